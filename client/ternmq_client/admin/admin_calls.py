@@ -1,4 +1,4 @@
-"""Base of the administrative calls: NameServers and brokers, asked one by one or side by side."""
+"""Base of the administrative calls: connections to NameServers and brokers, and fan-out to many."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
@@ -27,7 +27,7 @@ from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData, BrokerMember
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import Connection, Identity
+from ternmq_remoting.rpc import Connection, Identity, Rep, Req, UnaryRpc
 from ternmq_remoting.system_environment import system_environment
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import OwnedTasks
@@ -36,14 +36,14 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 _DIALS_MAX: Final = 3
-"""Silent members of one broker name that are waited for."""
+"""Connection timeouts that one broker name may cost, however many of its members are silent."""
 
-_ASKED_AT_ONCE_MAX: Final = 128
-"""Brokers dialled side by side: each registered address costs a socket and up to a second."""
+_CONCURRENT_MAX: Final = 128
+"""Brokers dialled at the same time: each registered address costs a socket and up to a second."""
 
 _DIALLING_S: Final = 10.0
-"""For all brokers that are asked the same. Who is not connected by then is not asked: anybody can
-register thousands that are none."""
+"""Time to connect to all brokers that get one question, s. Anybody can register thousands of
+addresses where no broker runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,41 +51,47 @@ class BrokerAnswers(Generic[T]):
     """Answers of a cluster's brokers to one question.
 
     Attributes:
-        told: Broker names and their answers, sorted by cluster and name.
-        unknown: Refusals of brokers that do not have what was asked for.
+        by_broker: Broker names and their answers, sorted by cluster and name.
+        unknown: Refusals of brokers that do not have the requested object.
         unreachable: Brokers that gave no answer.
     """
 
-    told: tuple[tuple[str, T], ...]
+    by_broker: tuple[tuple[str, T], ...]
     unknown: tuple[RefusedError, ...]
     unreachable: tuple[UnreachableBroker, ...]
+
+    @property
+    def answers(self) -> list[T]:
+        """Answers without the brokers' names."""
+        return [answer for _, answer in self.by_broker]
 
 
 @dataclass(slots=True)
 class _SharedConnection:
-    """A connection to one member, for all that talk to it at the same time."""
+    """Connection to one member, shared by concurrent calls."""
 
     dialling: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
     connection: Connection | None = None
     failure: TernError | None = None
-    """Why nobody answered; whoever waited for the dial gets it too."""
+    """Error of the dial, which every call that waited for the connection raises."""
 
 
 class AdminCalls(Lifecycle):
-    """Reaches NameServers and brokers, between `async with` and its end.
+    """Connections to NameServers and brokers, open between `async with` and its end.
 
-    Every method asks the NameServer who is there, dials whom it needs and hangs up again, so that
-    nothing here is ever out of date; methods that need one member at the same time share a
-    connection. Masters alone are told to change something; what is only read
-    a slave tells too, while its master is away.
+    Every method reads the routes from a NameServer, connects to the members that it needs and
+    disconnects, so nothing is cached. Methods that need one member at the same time share a
+    connection. Changes go to masters alone; reads are answered by a slave too, while its master is
+    away.
 
     Args:
-        config: The old name of `client`, with a deprecation warning.
-        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of such. None = as
-            in `client`.
-        client: How to find and talk to services.
-        env: The seams. None = the real world, opened and closed with the client.
+        config: Old name of `client`, with a deprecation warning.
+        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of these. None = the
+            one in `client`.
+        client: Settings of the connections.
+        env: Clock, network and threads. None = the operating system's, opened and closed with the
+            client.
 
     Raises:
         ConfigError: An address is illegal, an argument has another type, or `nameserver` and
@@ -121,67 +127,79 @@ class AdminCalls(Lifecycle):
         stack.push_async_callback(self._nameservers.close)
 
     async def brokers(self, cluster: str = "") -> list[BrokerData]:
-        """Return every broker name, sorted; only those of `cluster` when that is given.
+        """Return the brokers of `cluster`, or of every cluster when that is empty, sorted by name.
 
-        Addresses are those to dial from here: "*" is the host of the NameServer that told it.
+        A registered host "*" is replaced by the host of the NameServer that returned it.
 
         Raises:
             RefusedError: BROKER_NOT_EXIST: no broker is registered in `cluster`.
             TransportError: No NameServer answers.
         """
-        told = [data for data in await self._names.brokers() if cluster in ("", data.cluster)]
-        there = [as_dialled(data, self._names.current_host) for data in told]
-        if cluster and not there:
+        registered = await self._names.brokers()
+        host = self._names.current_host
+        found = [as_dialled(data, host) for data in registered if cluster in ("", data.cluster)]
+        if cluster and not found:
             remark = f"no broker is registered in cluster {cluster!r}"
             raise refusal(ResponseCode.BROKER_NOT_EXIST, remark)
-        return there
+        return found
 
     async def master_of(self, broker: str) -> BrokerData:
-        """Return the broker of a name, or of an address that its master is registered with.
+        """Return the broker with a name, or with a registered address of its master.
 
         Raises:
-            RefusedError: BROKER_NOT_EXIST: there is no such broker, or none at all.
+            RefusedError: BROKER_NOT_EXIST: no such broker is registered.
+            Unreachable: The broker has no master at present.
         """
-        (data,) = await self._wanted(brokers=(broker,))
+        (data,) = await self._writable(brokers=(broker,))
         return data
 
-    async def _wanted(
+    async def _writable(
         self, cluster: str = "", brokers: Collection[str] = ()
     ) -> Sequence[BrokerData]:
-        """Return the broker names that were asked for, whose masters are to change something.
+        """Return the selected brokers, each of which has a master.
 
         Args:
-            cluster: Of this cluster alone.
-            brokers: These alone: names, or addresses that their masters are registered with.
+            cluster: Cluster of the brokers; empty = every cluster.
+            brokers: Names or registered addresses of masters; empty = every broker.
 
         Raises:
-            RefusedError: BROKER_NOT_EXIST: there is no such broker, or none at all.
-            Unreachable: One has no master at present. Nothing is changed anywhere.
+            RefusedError: BROKER_NOT_EXIST: no such broker is registered, or none at all.
+            Unreachable: A broker has no master at present.
         """
-        wanted = await self._readable(cluster, brokers)
-        for data in wanted:
+        selected = await self._readable(cluster, brokers)
+        for data in selected:
             if data.master is None:
                 raise Unreachable(without_master(data))
-        return wanted
+        return selected
 
     async def _readable(
         self, cluster: str = "", brokers: Collection[str] = ()
     ) -> Sequence[BrokerData]:
-        """Return the broker names that were asked for, to read from: a slave will do.
+        """Return the selected brokers, with or without a master.
 
         Raises:
-            RefusedError: BROKER_NOT_EXIST: there is no such broker, or none at all.
+            RefusedError: BROKER_NOT_EXIST: no such broker is registered, or none at all.
         """
         if isinstance(brokers, str):
             raise UsageError(f"brokers={brokers!r} must be a list: [{brokers!r}]")
-        there = await self.brokers(cluster)
-        if not there:
+        registered = await self.brokers(cluster)
+        if not registered:
             raise refusal(ResponseCode.BROKER_NOT_EXIST, "no broker is registered in any cluster")
-        named = by_name_and_address(there)
+        named = by_name_and_address(registered)
         if missing := sorted(set(brokers) - named.keys()):
             raise no_such_broker(missing, self._config.addresses())
-        wanted = {named[name].broker_name for name in brokers}
-        return [data for data in there if not brokers or data.broker_name in wanted]
+        selected = {named[name].broker_name for name in brokers}
+        return [data for data in registered if not brokers or data.broker_name in selected]
+
+    async def _call(self, connection: Connection, rpc: UnaryRpc[Req, Rep], request: Req) -> Rep:
+        return await connection.call(rpc, request, timeout_s=self._timeout_s)
+
+    def _calling(
+        self, rpc: UnaryRpc[Req, Rep], request: Req, timeout_s: float | None = None
+    ) -> Callable[[BrokerData, Connection], Awaitable[Rep]]:
+        """Return a question for `_ask_each` and `_change_each`: `request` as it is."""
+        limit_s = timeout_s or self._timeout_s
+        return lambda _, connection: connection.call(rpc, request, timeout_s=limit_s)
 
     async def _ask_each(
         self,
@@ -190,21 +208,21 @@ class AdminCalls(Lifecycle):
         brokers: Collection[str] = (),
         unknown: tuple[type[RefusedError], ...] = (),
     ) -> BrokerAnswers[T]:
-        """Ask every broker the same, side by side. One that gives no answer is a line, no failure.
+        """Ask brokers one question concurrently, and collect answers and failures.
 
-        Those that are not connected within ten seconds are not asked.
+        Brokers that are not connected within ten seconds count as unreachable.
 
         Args:
-            question: Gets a broker and a connection to its first member that answers.
-            brokers: These alone: names, or addresses that their masters are registered with.
-            unknown: What a broker refuses with that does not have what is asked for.
+            question: Function of a broker and a connection to its first member that answers.
+            brokers: Names or registered addresses of masters; empty = every broker.
+            unknown: Refusals of a broker that does not have the requested object.
 
         Raises:
-            RefusedError: BROKER_NOT_EXIST: there is no such broker; or what the first refuses with
-                that refuses, when none answers.
-            Unreachable: None has what is asked for, and not all answer; names each such.
+            RefusedError: BROKER_NOT_EXIST: no such broker is registered; or the first refusal, when
+                no broker answers.
+            Unreachable: No broker has the requested object, and some gave no answer; names them.
         """
-        told: list[tuple[str, T]] = []
+        answers: list[tuple[str, T]] = []
         missing: list[RefusedError] = []
         unreachable: list[UnreachableBroker] = []
         refused: RefusedError | None = None
@@ -223,26 +241,26 @@ class AdminCalls(Lifecycle):
             except TernError as error:
                 return data, None, error
 
-        for data, answer, error in await side_by_side(await self._readable(brokers=brokers), ask):
+        for data, answer, error in await gather(await self._readable(brokers=brokers), ask):
             if error is None:
-                told.append((data.broker_name, cast("T", answer)))
+                answers.append((data.broker_name, cast("T", answer)))
             elif isinstance(error, unknown):
                 missing.append(error)
             else:
                 unreachable.append(_unreachable(data, error))
                 refused = refused or (error if isinstance(error, RefusedError) else None)
-        if not told:
+        if not answers:
             if refused is not None and not missing:
                 raise refused
             require_all(unreachable)
-        return BrokerAnswers(tuple(told), tuple(missing), tuple(unreachable))
+        return BrokerAnswers(tuple(answers), tuple(missing), tuple(unreachable))
 
     @asynccontextmanager
     async def _master(self, data: BrokerData) -> AsyncGenerator[Connection]:
-        """Give a connection to a master.
+        """Connect to the master of a broker.
 
         Raises:
-            Unreachable: There is none, or it does not answer.
+            Unreachable: The broker has no master, or the master does not answer.
         """
         if data.master is None:
             raise Unreachable(without_master(data))
@@ -251,19 +269,19 @@ class AdminCalls(Lifecycle):
 
     @asynccontextmanager
     async def _masters(
-        self, wanted: Sequence[BrokerData]
+        self, brokers: Sequence[BrokerData]
     ) -> AsyncGenerator[Sequence[tuple[BrokerData, Connection]]]:
-        """Give connections to masters, all of them before anything is changed anywhere.
+        """Connect to the masters of `brokers`, to all of them before the first change.
 
         Raises:
-            Unreachable: One does not answer, or there is none.
+            Unreachable: A broker has no master, or a master does not answer.
         """
         async with AsyncExitStack() as stack:
 
             async def dialled(data: BrokerData) -> tuple[BrokerData, Connection]:
                 return data, await stack.enter_async_context(self._master(data))
 
-            yield await side_by_side(wanted, dialled)
+            yield await gather(brokers, dialled)
 
     async def _change_each(
         self,
@@ -273,65 +291,67 @@ class AdminCalls(Lifecycle):
         brokers: Collection[str] = (),
         topic: str = "",
         unknown: tuple[type[RefusedError], ...] = (),
-        told: Callable[[T], str] = lambda _: "",
+        summary: Callable[[T], str] = lambda _: "",
     ) -> tuple[list[tuple[str, T]], list[RefusedError]]:
-        """Have masters change something, one after the other, once all are connected.
+        """Make a change on masters, one after the other, once all are connected.
 
         Args:
-            change: Gets a broker and a connection to its master.
-            cluster: Of this cluster alone.
-            brokers: These alone: names, or addresses that their masters are registered with.
-            topic: What is changed is of this topic: brokers that no NameServer tells for it are
-                not asked, unless none is told, or brokers are named.
-            unknown: What a broker refuses with that does not have what is to be changed.
-            told: Returns what to tell of a change that is done when a later one fails.
+            change: Function of a broker and a connection to its master.
+            cluster: Cluster of the brokers; empty = every cluster.
+            brokers: Names or registered addresses of masters; empty = every broker.
+            topic: Topic that the change is about. Brokers outside its route are left out, unless
+                its route is empty or `brokers` names them.
+            unknown: Refusals of a broker that does not have the object to change.
+            summary: Description of a finished change, for the error text of a later failure.
 
         Returns:
-            Broker names and their answers, sorted by cluster and name; and refusals of those that
-            do not have what was to be changed.
+            Broker names and their answers, sorted by cluster and name; and the refusals in
+            `unknown`.
 
         Raises:
-            RefusedError: BROKER_NOT_EXIST: there is no such broker: nothing is changed. Else a
-                broker refuses; the text names those that have changed, and those not asked.
-            Unreachable: A master does not answer, or there is none: nothing is changed.
-            TransportError: A master gave no answer; as with a refusal, and it may have changed.
+            RefusedError: BROKER_NOT_EXIST: no such broker is registered: nothing is changed.
+                Otherwise a broker refuses; the text names the brokers that have changed, and those
+                that were not asked.
+            Unreachable: A broker has no master, or a master does not answer: nothing is changed.
+            TransportError: A master gave no answer and may have changed; the text is that of a
+                refusal.
         """
         holders = await self._holders(topic, cluster) if topic and not brokers else ()
-        wanted = holders or await self._wanted(cluster, brokers)
+        selected = holders or await self._writable(cluster, brokers)
         done: list[tuple[str, T]] = []
         missing: list[RefusedError] = []
-        async with self._masters(wanted) as masters:
-            for place, (data, connection) in enumerate(masters):
+        async with self._masters(selected) as masters:
+            for index, (data, connection) in enumerate(masters):
                 try:
                     done.append((data.broker_name, await change(data, connection)))
                 except unknown as error:
                     missing.append(error)
                 except TernError as error:
-                    left = [each.broker_name for each, _ in masters[place + 1 :]]
-                    texts = [f"{name}{told(answer)}" for name, answer in done]
-                    error.args = (_unfinished(str(error), data.broker_name, texts, left),)
+                    rest = [each.broker_name for each, _ in masters[index + 1 :]]
+                    texts = [f"{name}{summary(answer)}" for name, answer in done]
+                    error.args = (_unfinished(str(error), data.broker_name, texts, rest),)
                     raise
         return done, missing
 
     async def _holders(self, topic: str, cluster: str) -> Sequence[BrokerData]:
-        """Return the brokers that any NameServer tells for a topic, sorted by cluster and name."""
+        """Return the brokers in any NameServer's route of a topic, sorted by cluster and name."""
         try:
             found = await self._names.topic_route(check_topic(topic))
         except TopicNotFound:
             return []
         routes = [found.route, *await self._names.other_routes(topic, found)]
-        told = {data.broker_name: data for route in reversed(routes) for data in route.brokers}
-        wanted = (data for data in told.values() if cluster in ("", data.cluster))
-        return sorted(wanted, key=lambda data: (data.cluster, data.broker_name))
+        by_name = {data.broker_name: data for route in reversed(routes) for data in route.brokers}
+        selected = (data for data in by_name.values() if cluster in ("", data.cluster))
+        return sorted(selected, key=lambda data: (data.cluster, data.broker_name))
 
     @asynccontextmanager
     async def _reader(self, data: BrokerData) -> AsyncGenerator[Connection]:
-        """Give a connection to the first member that answers, the master before its slaves.
+        """Connect to the first member that answers, the master before its slaves.
 
-        Members are dialled for three times the patience for one, however many are registered.
+        All dials together take three connection timeouts at most.
 
         Raises:
-            Unreachable: None answers; names each that was dialled.
+            Unreachable: No member answers; names each that was dialled.
         """
         failures: list[str] = []
         loop = asyncio.get_running_loop()
@@ -398,13 +418,13 @@ class AdminCalls(Lifecycle):
         return self._config.request_timeout_s
 
 
-async def side_by_side(things: Sequence[T], question: Callable[[T], Awaitable[U]]) -> list[U]:
-    """Return the answers to a question about each thing, in their order. 128 are asked at once.
+async def gather(things: Sequence[T], question: Callable[[T], Awaitable[U]]) -> list[U]:
+    """Return the answers to a question about each thing, in order; 128 run concurrently.
 
     Raises:
         TernError: The first that a question raised, after all have ended.
     """
-    free = asyncio.Semaphore(_ASKED_AT_ONCE_MAX)
+    free = asyncio.Semaphore(_CONCURRENT_MAX)
     errors: list[TernError] = []
 
     async def ask(thing: T) -> U | None:
@@ -423,7 +443,7 @@ async def side_by_side(things: Sequence[T], question: Callable[[T], Awaitable[U]
 
 
 def without_master(data: BrokerData) -> str:
-    """Return what to tell who needs the master of a broker name that has none. Pure."""
+    """Return the error text of a change to a broker without a master. Pure."""
     slaves = [
         f"{member.broker_id} at {', '.join(map(str, member.endpoints))}" for member in data.members
     ]
@@ -433,13 +453,13 @@ def without_master(data: BrokerData) -> str:
     )
 
 
-def _unfinished(reason: str, failed: str, done: Sequence[str], left: Sequence[str]) -> str:
-    """Return what to tell of a change that failed at one of several brokers. Pure."""
-    if not done and not left:
+def _unfinished(reason: str, failed: str, done: Sequence[str], rest: Sequence[str]) -> str:
+    """Return the error text of a change that failed at one of several brokers. Pure."""
+    if not done and not rest:
         return reason
     parts = [f"{reason}; failed on broker {failed}"]
     parts += [f"done on {', '.join(done)}"] if done else []
-    parts += [f"not asked: {', '.join(left)}"] if left else []
+    parts += [f"not asked: {', '.join(rest)}"] if rest else []
     return "; ".join(parts)
 
 

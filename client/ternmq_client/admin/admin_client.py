@@ -1,4 +1,4 @@
-"""Administration of a whole cluster: topics, groups, brokers, transactions, single messages."""
+"""Client for the administration of a cluster: topics, groups, brokers, transactions, messages."""
 
 from ternmq_client.admin.brokers import BrokerAdmin
 from ternmq_client.admin.dead_letters import DeadLetterAdmin
@@ -20,17 +20,19 @@ class AdminClient(
     ReplicationAdmin,
     TransactionAdmin,
 ):
-    """Asks and tells every broker of a cluster, between `async with` and its end.
+    """Client for the administration of a cluster, open between `async with` and its end.
 
-    Every method asks the NameServer who is there, dials whom it needs and hangs up again, so that
-    nothing here is ever out of date. Masters are asked, unless a method says otherwise.
+    Every method reads the routes from a NameServer, connects to the members that it needs and
+    disconnects, so nothing is cached. Changes go to masters alone; reads are answered by a slave
+    too, while its master is away.
 
     Args:
-        config: The old name of `client`, with a deprecation warning.
-        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of such. None = as
-            in `client`.
-        client: How to find and talk to services.
-        env: The seams. None = the real world, opened and closed with the client.
+        config: Old name of `client`, with a deprecation warning.
+        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of these. None = the
+            one in `client`.
+        client: Settings of the connections.
+        env: Clock, network and threads. None = the operating system's, opened and closed with the
+            client.
 
     Raises:
         ConfigError: An address is illegal, an argument has another type, or `nameserver` and

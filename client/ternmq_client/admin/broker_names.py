@@ -10,23 +10,23 @@ from ternmq_model.route import BrokerData, check_broker_name
 
 
 def by_name_and_address(brokers: Iterable[BrokerData]) -> Mapping[str, BrokerData]:
-    """Return brokers by all that they can be called by: name, and address of any member.
+    """Return the brokers by name and by the registered address of any member.
 
-    A name counts before an address, and a master's address before a slave's.
+    Names win over addresses, and addresses of masters over those of slaves.
     """
-    there = list(brokers)
-    members = [(member, data) for data in there for member in data.members]
+    every = list(brokers)
+    members = [(member, data) for data in every for member in data.members]
     members.sort(key=lambda one: one[0].broker_id, reverse=True)
     addresses = {str(each): data for member, data in members for each in member.endpoints}
-    return addresses | {data.broker_name: data for data in there}
+    return addresses | {data.broker_name: data for data in every}
 
 
 def as_dialled(data: BrokerData, nameserver_host: str) -> BrokerData:
-    """Return a broker with its addresses as they are reached from here.
+    """Return a broker whose addresses can be dialled from this machine.
 
     Args:
-        data: As a NameServer told it.
-        nameserver_host: The host through which that was reached: what "*" stands for.
+        data: Broker in the form that a NameServer returned.
+        nameserver_host: Host of that NameServer, which replaces the host "*".
     """
     return replace(
         data,
@@ -41,7 +41,7 @@ def as_dialled(data: BrokerData, nameserver_host: str) -> BrokerData:
 
 
 def is_address(broker: str) -> bool:
-    """Tell whether what a broker was called by is an address rather than a name."""
+    """Return whether `broker` is an address rather than a broker name."""
     try:
         parse_address(broker, setting="broker")
     except ConfigError:
@@ -50,14 +50,14 @@ def is_address(broker: str) -> bool:
 
 
 def no_such_broker(brokers: Sequence[str], nameservers: Collection[Address]) -> RefusedError:
-    """Return the refusal of names and addresses that nobody is registered with.
+    """Return the refusal of names and addresses that no broker is registered with.
 
     Args:
-        brokers: Names and addresses.
-        nameservers: Who was asked.
+        brokers: Names and addresses that are not registered.
+        nameservers: Addresses of the NameServers that were asked.
 
     Raises:
-        IllegalName: One is neither an address nor a name that a broker may have.
+        IllegalName: An entry is neither an address nor a legal broker name.
     """
     for broker in brokers:
         if not is_address(broker):

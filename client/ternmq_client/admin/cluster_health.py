@@ -10,20 +10,21 @@ from ternmq_model.route import BrokerData
 
 BEHIND_MS_MAX: Final = 3_000
 BEHIND_BYTES_MAX: Final = 1 << 20
-"""A slave that has lacked something for longer, and lacks more, is behind. Under load there is
-always something under way."""
+"""Lag of a healthy slave in bytes; one that exceeds both limits is behind. Under load some bytes
+are always in flight."""
 
 
 def problems_of(members: Sequence[MemberView], nameservers: Sequence[NameServerView]) -> list[str]:
-    """Return what is wrong with a cluster, a sentence each; nothing when it is healthy.
+    """Return the problems of a cluster, a sentence each; empty for a healthy one.
 
-    Healthy is: every NameServer answers and tells the same; every broker name has a master; every
-    member answers, and its disk works and is not full; every slave follows and lacks nothing for
-    long; a `sync_master` has as many members in sync as it needs; no master is draining.
+    In a healthy cluster every NameServer answers and has the same members; every broker name has a
+    master; every member answers, and its disk works and is not full; every slave follows its master
+    within the limits of lag; a `sync_master` has as many members in sync as it needs; no master is
+    draining.
 
     Args:
-        members: Sorted by broker name, as `AdminClient.member_views` returns them.
-        nameservers: As `AdminClient.nameserver_views` returns them.
+        members: Members sorted by broker name, from `AdminClient.member_views`.
+        nameservers: Views from `AdminClient.nameserver_views`.
     """
     found = _nameserver_problems(nameservers)
     if not members:
@@ -41,8 +42,7 @@ def _nameserver_problems(views: Sequence[NameServerView]) -> list[str]:
     if not answered or all(each == known[0] for each in known):
         return found
     for key in sorted({key for each in known for key in each}):
-        told = {each.get(key) for each in known}
-        if len(told) > 1:
+        if len({each.get(key) for each in known}) > 1:
             parts = (
                 f"{view.address}: {_member_text(each.get(key))}"
                 for view, each in zip(answered, known, strict=True)
@@ -51,11 +51,11 @@ def _nameserver_problems(views: Sequence[NameServerView]) -> list[str]:
     return found
 
 
-_Place = tuple[tuple[str, ...], int]
+_AddressesAndEpoch = tuple[tuple[str, ...], int]
 
 
-def _by_member(brokers: Iterable[BrokerData]) -> Mapping[tuple[str, int], _Place]:
-    """Return where each member is, and its epoch, by broker name and id."""
+def _by_member(brokers: Iterable[BrokerData]) -> Mapping[tuple[str, int], _AddressesAndEpoch]:
+    """Return the addresses and the epoch of each member by broker name and id."""
     return {
         (data.broker_name, member.broker_id): (
             tuple(map(str, member.endpoints)),
@@ -66,10 +66,10 @@ def _by_member(brokers: Iterable[BrokerData]) -> Mapping[tuple[str, int], _Place
     }
 
 
-def _member_text(place: _Place | None) -> str:
-    if place is None:
+def _member_text(registered: _AddressesAndEpoch | None) -> str:
+    if registered is None:
         return "not registered"
-    addresses, epoch = place
+    addresses, epoch = registered
     return f"{','.join(addresses)} epoch {epoch}" if epoch else ",".join(addresses)
 
 
@@ -87,7 +87,7 @@ def _name_problems(name: str, views: Sequence[MemberView]) -> list[str]:
 
 
 def _member_problems(view: MemberView) -> Iterable[str]:
-    """Yield what is wrong with a member that answered."""
+    """Yield the problems of a member that answered."""
     if view.store is not None and view.store.failure:
         yield f"takes nothing any more: {view.store.failure}"
     if view.broker is not None and view.broker.disk_level == "full":

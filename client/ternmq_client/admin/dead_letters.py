@@ -1,9 +1,10 @@
-"""Administration of dead letters, over a whole cluster."""
+"""Administration of the dead letters of a cluster."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Final
 
 from ternmq_client.admin.admin_calls import AdminCalls
@@ -37,7 +38,7 @@ from ternmq_remoting.service_methods import (
 )
 
 _CLOCKS_DIFFER_MS: Final = 3_600_000
-"""A copy may lie on another broker, whose clock is another one."""
+"""Difference of two brokers' clocks that the search for a copy allows, ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +49,13 @@ class DeadLetters:
     """Name of the group."""
 
     waiting: int
-    """Neither redriven nor dropped."""
+    """Number that were neither redriven nor dropped."""
 
     kept: int
-    """All that can still be read."""
+    """Number that can still be read."""
 
     last_died_at_ms: int
-    """Store time of the newest; 0 = there is none any more."""
+    """Store time of the newest, Unix milliseconds; 0 = none is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +63,22 @@ class Redriven:
     """Outcome of one dead letter's redrive."""
 
     message_id: str
-    """Id of the message that died."""
+    """Id of the message that became a dead letter."""
 
     topic: str
-    """Topic that it was sent to."""
+    """Topic of the new message."""
 
     new_message_id: str
-    """Id of the message that was sent for it."""
+    """Id of the new message."""
 
     outcome: str
-    """`sent`; `sent before`, by a run that was interrupted or for this letter alone; or `would be
-    sent`."""
+    """`sent`; `sent before` (an interrupted run, or a redrive of this letter alone, sent it); or
+    `would be sent`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _DeadLetterQueue:
-    """One queue of dead letters on one broker, as far as it is handled."""
+    """One queue of dead letters on one broker, with its progress."""
 
     data: BrokerData
     connection: Connection
@@ -91,10 +92,10 @@ class _DeadLetterQueue:
 
 
 class DeadLetterAdmin(AdminCalls):
-    """Dead letters of every group. Who handles some locks their queue, so that nobody else does."""
+    """Calls about dead letters. Changes lock the queue against other tools."""
 
     async def dead_letter_counts(self) -> BrokerList[DeadLetters]:
-        """Return the groups that have dead letters, sorted, with how many.
+        """Return the number of dead letters of each group that has some, sorted by group.
 
         Raises:
             Unreachable: No broker answers; names each.
@@ -117,7 +118,7 @@ class DeadLetterAdmin(AdminCalls):
 
         asked = await self._ask_each(described)
         by_topic: dict[str, list[_DeadLetterQueue]] = {topic: [] for topic in topics}
-        for queue in (queue for _, told in asked.told for queue in told):
+        for queue in chain.from_iterable(asked.answers):
             by_topic[queue.topic].append(queue)
         found = (
             DeadLetters(
@@ -136,15 +137,15 @@ class DeadLetterAdmin(AdminCalls):
         """Return a group's dead letters, broker by broker, oldest first.
 
         Args:
-            group: Who gave them up.
-            maximum: At most so many.
-            with_handled: Also those that were redriven or dropped and can still be read.
+            group: Name of the consumer group.
+            maximum: Limit of the result.
+            with_handled: Include letters that were redriven or dropped and can still be read.
 
         Returns:
-            Nothing of a group without dead letters, also of one that no broker knows.
+            The letters; empty for a group without dead letters, also for an unknown group.
 
         Raises:
-            Unreachable: It has none where brokers answer, and not all do; names each such.
+            Unreachable: Brokers that answer have no letter, and some gave no answer; names them.
         """
         topic = DEAD_LETTER_PREFIX + check_stored_group(group)
 
@@ -159,8 +160,8 @@ class DeadLetterAdmin(AdminCalls):
             return found
 
         asked = await self._ask_each(kept, unknown=(TopicNotFound,))
-        found = [letter for _, told in asked.told for letter in told]
-        return BrokerList(found[:maximum], asked.unreachable)
+        letters = islice(chain.from_iterable(asked.answers), maximum)
+        return BrokerList(letters, asked.unreachable)
 
     async def redrive(
         self,
@@ -170,25 +171,25 @@ class DeadLetterAdmin(AdminCalls):
         to_group: bool = False,
         dry_run: bool = False,
     ) -> list[Redriven]:
-        """Send dead letters again, each once: what an interrupted run has sent is not sent again.
+        """Send dead letters again, each once, also after an interrupted run.
 
-        Each goes to the topic that it was sent to first, where every group gets it, as a message
-        without tries behind it. It is looked for there by a key that follows from its place, so the
-        brokers need their index. Without `message_ids` all that wait are sent, in order, and count
-        as handled.
+        The new message goes to the letter's original topic, where every group gets it, with no
+        tries counted. Its unique key follows from the letter's offset, so an earlier run's message
+        is found by the brokers' index, which must be on. Without `message_ids` all waiting letters
+        are sent, in order, and the offset of the tools moves behind them.
 
         Args:
-            group: Who gave them up.
-            message_ids: Only these, by any of their ids, and those handled before as well.
-            to_group: Send them to the group alone.
-            dry_run: Tell what would be sent.
+            group: Name of the consumer group.
+            message_ids: Ids of the letters to send, waiting or not; None = all waiting letters.
+            to_group: Send the new messages to the group alone.
+            dry_run: Return the outcomes without sending.
 
         Raises:
-            TopicNotFound: A first topic is gone.
-            MessageNotFound: There is no letter with one of the ids; others were sent.
-            UsageError: A letter does not say where it came from; those before were sent.
-            RefusedError: Somebody else handles the queue, or a broker refuses a letter.
-            TransportError: A broker does not answer. Do it again: nothing is sent twice.
+            TopicNotFound: The original topic of a letter is deleted.
+            MessageNotFound: No letter has one of the ids; the others were sent.
+            UsageError: A letter has no original topic; the letters before it were sent.
+            RefusedError: Another tool has locked the queue, or a broker refuses a letter.
+            TransportError: A broker does not answer. Repeating is safe: no letter is sent twice.
         """
         done: list[Redriven] = []
         missing = set(message_ids or ())
@@ -207,24 +208,24 @@ class DeadLetterAdmin(AdminCalls):
                                 )
                             )
                         if not dry_run:
-                            await self._renew(queue, token)
+                            await self._lock(queue, token)
                         if message_ids is None and not dry_run:
-                            await self._handled(queue, behind, token)
+                            await self._commit(queue, behind, token)
         if missing:
             remark = f"group {group!r} has no dead letter {', '.join(sorted(missing))}"
             raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
         return done
 
     async def drop_dead_letters(self, group: str, *, through: str = "") -> int:
-        """Count dead letters as handled, and return how many; they stay until they expire.
+        """Mark dead letters as handled and return their number. They stay until they expire.
 
         Args:
-            group: Who gave them up.
-            through: Up to the letter with this id, on its broker alone; empty = all.
+            group: Name of the consumer group.
+            through: Id of the last letter to drop, on its broker alone; empty = all letters.
 
         Raises:
-            MessageNotFound: No letter that waits has the id; nothing is dropped.
-            RefusedError: Somebody else handles the queue.
+            MessageNotFound: No waiting letter has the id; nothing is dropped.
+            RefusedError: Another tool has locked the queue.
         """
         count = 0
         async with self._found(group) as (queues, _):
@@ -234,7 +235,7 @@ class DeadLetterAdmin(AdminCalls):
                     if through:
                         end = await self._behind(queue, through)
                     if end is not None:
-                        await self._handled(queue, end, token)
+                        await self._commit(queue, end, token)
                         count += end - queue.handled
                         if through:
                             return count
@@ -244,15 +245,12 @@ class DeadLetterAdmin(AdminCalls):
         return count
 
     async def delete_dead_letters(self, group: str) -> list[str]:
-        """Delete a group's dead letters with their files; return the brokers' names.
-
-        None are returned of a group without dead letters.
-        """
+        """Delete a group's topic of dead letters; return the names of the brokers that had it."""
         request = admin.DeleteTopicRequest(topic=DEAD_LETTER_PREFIX + check_stored_group(group))
         async with self._found(group) as (queues, _):
             connections = {each.data.broker_name: each.connection for each in queues}
             for connection in connections.values():
-                await connection.call(DELETE_TOPIC, request, timeout_s=self._timeout_s)
+                await self._call(connection, DELETE_TOPIC, request)
         return sorted(connections)
 
     async def _redrive(
@@ -269,7 +267,7 @@ class DeadLetterAdmin(AdminCalls):
         if await self._is_sent(letter, topic, key, connections):
             outcome = "sent before"
         elif not dry_run:
-            # The broker that has the letter takes it too, if it can: its group looks there anyway.
+            # The letter's own broker comes first: the group consumes from it already.
             request = redrive_request(letter, to_group=to_group)
             others = [each for each in connections if each is not queue.connection]
             await self._send([queue.connection, *others], request)
@@ -286,18 +284,16 @@ class DeadLetterAdmin(AdminCalls):
             is_unique_key=True,
         )
         for connection in connections:
-            try:
-                await connection.call(QUERY_MESSAGES, request, timeout_s=self._timeout_s)
-            except (MessageNotFound, TopicNotFound):
-                continue
-            return True
+            with contextlib.suppress(MessageNotFound, TopicNotFound):
+                await self._call(connection, QUERY_MESSAGES, request)
+                return True
         return False
 
     async def _send(self, connections: Sequence[Connection], request: messages.SendRequest) -> None:
         failure: RefusedError | None = None
         for connection in connections:
             try:
-                reply = await connection.call(SEND, request, timeout_s=self._timeout_s)
+                reply = await self._call(connection, SEND, request)
             except TopicNotFound as error:
                 failure = error
                 continue
@@ -309,66 +305,58 @@ class DeadLetterAdmin(AdminCalls):
 
     @asynccontextmanager
     async def _locked(self, queue: _DeadLetterQueue, *, is_needed: bool) -> AsyncGenerator[int]:
-        """Give the token of the queue's lock; 0 when none is needed."""
+        """Hold the lock of a queue and yield its token; 0 without a lock."""
         if not is_needed:
             yield 0
             return
-        client_id = self._tool_id
-        lock = groups.QueueLock(topic=queue.topic, queue_id=queue.queue_id)
-        reply = await queue.connection.call(
-            LOCK_QUEUES,
-            groups.LockQueuesRequest(group=DEAD_LETTER_TOOLS, client_id=client_id, queues=[lock]),
-            timeout_s=self._timeout_s,
-        )
-        if not reply.locked:
-            raise _is_handled_elsewhere(queue)
-        (held,) = reply.locked
+        held = await self._lock(queue)
         try:
             yield held.token
         finally:
-            # Where that fails the lock ends by itself, and the reason is told by what came before.
+            # A lock that is not released expires, and the first error is the one to raise.
             with contextlib.suppress(TernError):
-                await queue.connection.call(
-                    UNLOCK_QUEUES,
-                    groups.UnlockQueuesRequest(
-                        group=DEAD_LETTER_TOOLS, client_id=client_id, queues=[held]
-                    ),
-                    timeout_s=self._timeout_s,
+                request = groups.UnlockQueuesRequest(
+                    group=DEAD_LETTER_TOOLS, client_id=self._tool_id, queues=[held]
                 )
+                await self._call(queue.connection, UNLOCK_QUEUES, request)
 
-    async def _renew(self, queue: _DeadLetterQueue, token: int) -> None:
+    async def _lock(self, queue: _DeadLetterQueue, token: int = 0) -> groups.QueueLock:
+        """Lock a queue, or renew the lock with `token`.
+
+        Raises:
+            RefusedError: NO_PERMISSION: another tool has locked the queue.
+        """
         lock = groups.QueueLock(topic=queue.topic, queue_id=queue.queue_id, token=token)
-        reply = await queue.connection.call(
-            LOCK_QUEUES,
-            groups.LockQueuesRequest(
-                group=DEAD_LETTER_TOOLS, client_id=self._tool_id, queues=[lock]
-            ),
-            timeout_s=self._timeout_s,
+        request = groups.LockQueuesRequest(
+            group=DEAD_LETTER_TOOLS, client_id=self._tool_id, queues=[lock]
         )
+        reply = await self._call(queue.connection, LOCK_QUEUES, request)
         if not reply.locked:
-            raise _is_handled_elsewhere(queue)
+            remark = (
+                f"{queue.topic} queue {queue.queue_id} on {queue.data.broker_name} is being handled"
+                " by another command, or by one that was cut off less than 30 s ago"
+            )
+            raise refusal(ResponseCode.NO_PERMISSION, remark)
+        return reply.locked[0]
 
-    async def _handled(self, queue: _DeadLetterQueue, offset: int, token: int) -> None:
-        """Keep up to where the queue is handled."""
-        told = groups.QueueOffset(
+    async def _commit(self, queue: _DeadLetterQueue, offset: int, token: int) -> None:
+        """Commit the offset up to which the letters of a queue are handled."""
+        committed = groups.QueueOffset(
             topic=queue.topic,
             queue_id=queue.queue_id,
             offset=offset,
             version=queue.version,
             lock_token=token,
         )
-        reply = await queue.connection.call(
-            COMMIT_OFFSETS,
-            groups.CommitOffsetsRequest(
-                group=DEAD_LETTER_TOOLS, client_id=self._tool_id, offsets=[told]
-            ),
-            timeout_s=self._timeout_s,
+        request = groups.CommitOffsetsRequest(
+            group=DEAD_LETTER_TOOLS, client_id=self._tool_id, offsets=[committed]
         )
+        reply = await self._call(queue.connection, COMMIT_OFFSETS, request)
         if reply.refused:
             raise refusal(reply.refused[0].status.code, reply.refused[0].status.remark)
 
     async def _behind(self, queue: _DeadLetterQueue, message_id: str) -> int | None:
-        """Return the offset behind a letter that waits, None when it is not in this queue."""
+        """Return the offset behind a waiting letter; None when it is not in this queue."""
         async for letters, _ in _letters(queue, queue.handled, self._timeout_s):
             for letter in letters:
                 if letter.is_any_of({message_id}):
@@ -379,9 +367,9 @@ class DeadLetterAdmin(AdminCalls):
     async def _found(
         self, group: str
     ) -> AsyncGenerator[tuple[Sequence[_DeadLetterQueue], Sequence[Connection]]]:
-        """Give the queues of a group's dead letters, if any, and a connection to each master."""
+        """Connect to all masters, and yield the queues of a group's dead letters beside that."""
         topic = DEAD_LETTER_PREFIX + check_stored_group(group)
-        async with self._masters(await self._wanted()) as masters:
+        async with self._masters(await self._writable()) as masters:
             found: list[_DeadLetterQueue] = []
             for data, connection in masters:
                 with contextlib.suppress(TopicNotFound):
@@ -394,16 +382,15 @@ class DeadLetterAdmin(AdminCalls):
         """Return the queues of a topic on one broker.
 
         Raises:
-            TopicNotFound: The broker does not have it.
+            TopicNotFound: The broker does not have the topic.
         """
         request = admin.DescribeTopicRequest(topic=topic)
-        described = await connection.call(DESCRIBE_TOPIC, request, timeout_s=self._timeout_s)
         found: list[_DeadLetterQueue] = []
-        for one in described.queues:
-            asked = groups.QueryOffsetRequest(
+        for one in (await self._call(connection, DESCRIBE_TOPIC, request)).queues:
+            query = groups.QueryOffsetRequest(
                 group=DEAD_LETTER_TOOLS, topic=topic, queue_id=one.queue_id
             )
-            kept = await connection.call(QUERY_OFFSET, asked, timeout_s=self._timeout_s)
+            committed = await self._call(connection, QUERY_OFFSET, query)
             queue = _DeadLetterQueue(
                 data,
                 connection,
@@ -411,8 +398,8 @@ class DeadLetterAdmin(AdminCalls):
                 one.queue_id,
                 one.min_offset,
                 one.max_offset,
-                min(max(kept.offset, one.min_offset), one.max_offset),
-                kept.version,
+                min(max(committed.offset, one.min_offset), one.max_offset),
+                committed.version,
                 one.last_stored_at_ms,
             )
             found.append(queue)
@@ -420,7 +407,7 @@ class DeadLetterAdmin(AdminCalls):
 
     @property
     def _tool_id(self) -> str:
-        """Names this client at the brokers."""
+        """Client id with which this tool locks queues and commits offsets."""
         if not self._tool:
             assert self._env is not None, "is open"
             self._tool = f"dead-letters@{self._env.random.getrandbits(64):016x}"
@@ -432,7 +419,7 @@ class DeadLetterAdmin(AdminCalls):
 async def _letters(
     queue: _DeadLetterQueue, begin: int, timeout_s: float
 ) -> AsyncGenerator[tuple[list[DeadLetter], int]]:
-    """Give the letters of a queue in order, some at a time, with the offset behind them."""
+    """Yield the letters of a queue in order, some at a time, with the offset behind them."""
     offset = begin
     while offset < queue.end:
         request = messages.PullRequest(
@@ -454,11 +441,3 @@ async def _letters(
             ],
             min(offset, queue.end),
         )
-
-
-def _is_handled_elsewhere(queue: _DeadLetterQueue) -> RefusedError:
-    remark = (
-        f"{queue.topic} queue {queue.queue_id} on {queue.data.broker_name} is being handled by"
-        " another command, or by one that was cut off less than 30 s ago"
-    )
-    return refusal(ResponseCode.NO_PERMISSION, remark)

@@ -1,4 +1,4 @@
-"""Descriptions of topics and groups, put together from the answers of a cluster's brokers."""
+"""Descriptions of topics and groups, merged from the answers of a cluster's brokers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,32 +14,32 @@ T = TypeVar("T")
 _NAMED_MAX: Final = 8
 
 NEVER_CONSUMED: Final = -1
-"""The committed offset of a queue that a group never consumed."""
+"""Committed offset of a queue that a group never consumed."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnreachableBroker:
-    """A broker that gave no answer, so that a result lacks what the broker has."""
+    """Broker that gave no answer, so that a result lacks its part."""
 
     broker_name: str
     """Name of the broker."""
 
     addresses: tuple[str, ...]
-    """Registered addresses of its members, the master's first; none of a broker that has left."""
+    """Registered addresses of its members, the master's first; empty for a broker that stopped."""
 
     reason: str
     """Text of the last error."""
 
     def __str__(self) -> str:
-        places = f" ({', '.join(self.addresses)})" if self.addresses else ""
-        return f"broker {self.broker_name}{places}: {self.reason}"
+        addresses = f" ({', '.join(self.addresses)})" if self.addresses else ""
+        return f"broker {self.broker_name}{addresses}: {self.reason}"
 
 
 class BrokerList(list[T]):
-    """Items of a cluster's brokers, and the brokers that gave no answer.
+    """Items of a cluster's brokers, with the brokers that gave no answer in `unreachable`.
 
     Args:
-        found: What brokers that answered have.
+        found: Items of the brokers that answered.
         unreachable: Brokers that gave no answer.
     """
 
@@ -51,10 +51,10 @@ class BrokerList(list[T]):
 
 
 class BrokersUnreachable(Unreachable):
-    """A whole result is needed, and brokers gave no answer. The text names the first eight.
+    """Missing answers of brokers where a complete result is needed. The text names eight at most.
 
     Attributes:
-        brokers: Each of them.
+        brokers: Brokers that gave no answer.
     """
 
     def __init__(self, brokers: Sequence[UnreachableBroker]) -> None:
@@ -65,7 +65,7 @@ class BrokersUnreachable(Unreachable):
 
 
 def require_all(unreachable: Iterable[UnreachableBroker]) -> None:
-    """Refuse a partial result where a whole one is needed.
+    """Refuse a partial result where a complete one is needed.
 
     Raises:
         BrokersUnreachable: A broker gave no answer.
@@ -76,10 +76,10 @@ def require_all(unreachable: Iterable[UnreachableBroker]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """Offsets of one queue, which holds messages from `min_offset` up to, without, `max_offset`."""
+    """Offsets of one queue: its messages have `min_offset` up to, without, `max_offset`."""
 
     queue: MessageQueue
-    """The queue."""
+    """Queue of the topic."""
 
     min_offset: int
     """Offset of the oldest message."""
@@ -88,43 +88,43 @@ class QueueStatus:
     """Offset that the next message will have."""
 
     last_stored_at_ms: int
-    """Store time of the newest message; 0 = none."""
+    """Store time of the newest message, Unix milliseconds; 0 = the queue is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicCreatedAt:
-    """When a topic was created at one broker name."""
+    """Creation of a topic on one broker."""
 
     broker_name: str
     """Name of the broker."""
 
     log_offset: int | None
-    """End of the broker's log then: higher when the topic was deleted and created again. 0 =
-    it was created before brokers noted that, by RocketMQ, or is the broker's own; None = the broker
-    notes none."""
+    """End of the broker's log at the creation, which is higher after the topic was deleted and
+    created again. 0 = the topic is the broker's own, or was created by RocketMQ or an older broker;
+    None = the broker's version does not return it."""
 
     at_ms: int
-    """Unix milliseconds; 0 = not known."""
+    """Time of the creation, Unix milliseconds; 0 = not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic over all its brokers."""
+    """Settings and queues of one topic on all its brokers."""
 
     topic: str
-    """Its name."""
+    """Name of the topic."""
 
     configs: tuple[tuple[str, TopicConfig], ...]
-    """Broker name and what it knows, sorted by broker name."""
+    """Broker names and the topic's settings there, sorted by broker name."""
 
     queues: tuple[QueueStatus, ...]
-    """Sorted by queue."""
+    """Queues of all brokers, sorted."""
 
     unreachable: tuple[UnreachableBroker, ...] = ()
     """Brokers that gave no answer: they may have the topic, too."""
 
     created: tuple[TopicCreatedAt, ...] = ()
-    """Sorted by broker name."""
+    """Creations, sorted by broker name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,18 +132,18 @@ class TopicCreation:
     """Outcome of the creation of one topic."""
 
     topic: str
-    """Its name."""
+    """Name of the topic."""
 
     brokers: tuple[str, ...]
-    """Names of those that have it as it is to be, sorted."""
+    """Names of the brokers that have the topic with its new settings, sorted."""
 
     errors: Mapping[str, TernError]
-    """Why others have not, by their names. Empty = it is created."""
+    """Errors by the names of the other brokers; empty = every broker has the topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One live member of a group."""
+    """One live member of a consumer group."""
 
     client_id: str
     """`host@instance` of the client."""
@@ -152,10 +152,10 @@ class GroupMember:
     """`HOST:PORT` of the client as its broker sees it."""
 
     subscriptions: tuple[tuple[str, str], ...]
-    """Topic and expression."""
+    """Topics and filter expressions."""
 
     connected_at_ms: int
-    """When its session began, Unix milliseconds."""
+    """Start of the client's session, Unix milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,18 +172,18 @@ class ProducerMember:
     """`HOST:PORT` of the client as its broker sees it."""
 
     connected_at_ms: int
-    """When its session began, Unix milliseconds."""
+    """Start of the client's session, Unix milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """Progress of a group in one queue."""
+    """Progress of a consumer group in one queue."""
 
     queue: MessageQueue
-    """The queue."""
+    """Queue of a topic."""
 
     committed_offset: int
-    """The next offset to consume; `NEVER_CONSUMED` = none was committed."""
+    """Offset of the next message to consume; `NEVER_CONSUMED` = none was committed."""
 
     min_offset: int
     """Offset of the oldest message."""
@@ -195,14 +195,14 @@ class QueueProgress:
     """Number of resets and seeks of the offset."""
 
     consumed_stored_at_ms: int = 0
-    """Store time of the message consumed last, Unix milliseconds; 0 = none, or no longer kept."""
+    """Store time of the message consumed last, Unix milliseconds; 0 = none, or deleted."""
 
     lag_ms: int = 0
-    """Age of the next message in the queue; 0 = there is none."""
+    """Age of the next message in the queue, ms; 0 = no message waits."""
 
     @property
     def lag(self) -> int:
-        """Messages that wait for the group."""
+        """Number of messages that wait for the group."""
         return self.max_offset - max(self.committed_offset, self.min_offset)
 
 
@@ -211,45 +211,45 @@ class OffsetChange:
     """Change of a group's offset in one queue."""
 
     queue: MessageQueue
-    """The queue."""
+    """Queue of a topic."""
 
     before: int
-    """`NEVER_CONSUMED` = there was none."""
+    """Offset before the change; `NEVER_CONSUMED` = none was committed."""
 
     after: int
-    """The offset now."""
+    """Offset after the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResetOutcome:
-    """Outcome of a reset, or of a dry run of it."""
+    """Outcome of a reset of offsets, or of its dry run."""
 
     changes: tuple[OffsetChange, ...]
-    """Sorted by queue."""
+    """Changes, sorted by queue."""
 
     members_told: int
-    """Over all brokers: a member counts once for each."""
+    """Number of members that were notified, each counted once for every broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One group over all brokers."""
+    """Members, progress and settings of one consumer group on all brokers."""
 
     group: str
     """Name of the group."""
 
     members: tuple[GroupMember, ...]
-    """Sorted by client id, each once."""
+    """Live members, sorted by client id, each once."""
 
     progress: tuple[QueueProgress, ...]
-    """Sorted by queue."""
+    """Progress in each queue, sorted by queue."""
 
     settings: tuple[tuple[str, GroupSettings], ...] = ()
-    """Broker name and what it keeps, sorted by broker name."""
+    """Broker names and the group's settings there, sorted by broker name."""
 
     unreachable: tuple[UnreachableBroker, ...] = ()
     """Brokers that gave no answer: they may know the group, too."""
 
     differences: tuple[str, ...] = ()
-    """In what the members differ, as text: message model, and topics with what each wants. Empty =
-    they subscribe alike, as they must."""
+    """Differences between the members' subscriptions as text: message model, and topics with their
+    expressions. Empty = the members subscribe alike, as they must."""

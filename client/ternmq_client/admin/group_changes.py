@@ -1,4 +1,4 @@
-"""Changing consumer groups, over a whole cluster."""
+"""Administration of the consumer groups of a cluster: changes."""
 
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -25,35 +25,32 @@ from ternmq_remoting.rpc import Connection
 from ternmq_remoting.service_methods import CLONE_OFFSETS, DELETE_GROUP, PUT_GROUP, RESET_OFFSETS
 
 _DELETION_TIMEOUT_S: Final = 60.0
-"""A retry topic has files."""
+"""Timeout of a deletion, which removes the files of the retry topic, s."""
 
 
 class GroupChanges(AdminCalls):
-    """Settings, deletion, resets and clones of offsets."""
+    """Calls that change consumer groups: settings, deletion, resets and clones of offsets."""
 
     async def put_group(
         self, settings: GroupSettings, *, cluster: str = "", brokers: Collection[str] = ()
     ) -> list[str]:
-        """Make a group, or change its settings, on every master; return the brokers' names.
+        """Create a group, or change its settings, on every master; return the brokers' names.
 
         Args:
-            settings: All of them.
-            cluster: Only on brokers of this cluster.
-            brokers: Only on these broker names.
+            settings: New settings of the group, which replace all old ones.
+            cluster: Cluster of the brokers; empty = every cluster.
+            brokers: Names of the brokers; empty = every broker.
 
         Raises:
-            UsageError: No broker is left, or the name is illegal.
-            RefusedError: A broker refuses the settings; names the brokers that have taken them, and
-                those not asked.
+            UsageError: The name is illegal.
+            RefusedError: No such broker is registered; or a broker refuses the settings: the text
+                names the brokers that have applied them, and those that were not asked.
             Unreachable: A master does not answer: nothing is changed.
-            TransportError: A master gives no answer; as with a refusal.
+            TransportError: A master gave no answer; the text is that of a refusal.
         """
         check_stored_group(settings.group)
         request = admin.PutGroupRequest(settings=group_settings_to_pb(settings))
-
-        async def put(_: BrokerData, connection: Connection) -> admin.PutGroupReply:
-            return await connection.call(PUT_GROUP, request, timeout_s=self._timeout_s)
-
+        put = self._calling(PUT_GROUP, request)
         done, _ = await self._change_each(put, cluster=cluster, brokers=brokers)
         return [name for name, _ in done]
 
@@ -65,28 +62,25 @@ class GroupChanges(AdminCalls):
         cluster: str = "",
         brokers: Collection[str] = (),
     ) -> list[str]:
-        """Forget a group without members, with offsets and retry topic; return the brokers' names.
+        """Delete a group without members, its offsets and retry topic; return the brokers' names.
 
         Args:
-            group: Its name.
-            with_dead_letters: Delete its dead letters too.
-            cluster: Only on brokers of this cluster.
-            brokers: Only on these broker names.
+            group: Name of the group.
+            with_dead_letters: Delete the topic of the group's dead letters too.
+            cluster: Cluster of the brokers; empty = every cluster.
+            brokers: Names of the brokers; empty = every broker.
 
         Raises:
-            UsageError: No broker is left, or the name is illegal.
-            GroupNotFound: No broker knows it.
-            RefusedError: It has live members, or belongs to the system; names the brokers that have
-                forgotten it, and those not asked.
+            UsageError: The name is illegal.
+            GroupNotFound: No broker knows the group.
+            RefusedError: The group has live members, or belongs to the system; the text names the
+                brokers that have deleted it, and those that were not asked.
             Unreachable: A master does not answer: nothing is deleted.
-            TransportError: A master gives no answer; as with a refusal.
+            TransportError: A master gave no answer; the text is that of a refusal.
         """
         check_stored_group(group)
         request = admin.DeleteGroupRequest(group=group, with_dead_letters=with_dead_letters)
-
-        async def delete(_: BrokerData, connection: Connection) -> admin.DeleteGroupReply:
-            return await connection.call(DELETE_GROUP, request, timeout_s=_DELETION_TIMEOUT_S)
-
+        delete = self._calling(DELETE_GROUP, request, _DELETION_TIMEOUT_S)
         done, _ = await self._change_each(
             delete, cluster=cluster, brokers=brokers, unknown=(GroupNotFound,)
         )
@@ -108,30 +102,30 @@ class GroupChanges(AdminCalls):
         backwards_only: bool = False,
         dry_run: bool = False,
     ) -> ResetOutcome:
-        """Set how far a group is in a topic, also while it consumes.
+        """Set the offsets of a group in a topic, also while it consumes.
 
-        Exactly one of `at_ms`, `offset`, `first` and `last` says where to.
+        Exactly one of `at_ms`, `offset`, `first` and `last` names the target.
 
         Args:
-            group: The group; it must exist.
-            topic: The topic. Brokers that are not in its route are not asked.
-            at_ms: The first message stored then or later, Unix milliseconds.
-            offset: This one, or the queue's nearest end.
-            first: The first message that is kept.
-            last: Behind the last message: what waits is skipped.
-            queues: Only these.
-            backwards_only: Leave queues alone that are not as far.
-            dry_run: Tell what would be, and change nothing.
+            group: Name of an existing group.
+            topic: Name of the topic. Brokers outside its route are not asked.
+            at_ms: Store time, Unix milliseconds: the first message stored at or after it.
+            offset: Offset in each queue; the queue's nearest end where it is outside the queue.
+            first: The oldest message of each queue.
+            last: The end of each queue, behind the newest message.
+            queues: Queues to reset; empty = every queue of the topic.
+            backwards_only: Skip queues whose offset is before the target.
+            dry_run: Return the changes without making them.
 
         Raises:
-            UsageError: Not exactly one place is told, a negative one, or `at_ms` is no time in Unix
-                milliseconds.
+            UsageError: Not exactly one target is given, a target is negative, or `at_ms` is no time
+                in Unix milliseconds.
             GroupNotFound: No broker that has the topic knows the group.
             TopicNotFound: No broker has the topic.
-            RefusedError: A broker refuses; names the brokers that have done it, each with the
-                offsets before, and those not asked.
+            RefusedError: A broker refuses; the text names the brokers that have reset the offsets,
+                with the offsets before, and those that were not asked.
             Unreachable: A master does not answer: nothing is changed.
-            TransportError: A master gives no answer; as with a refusal.
+            TransportError: A master gave no answer; the text is that of a refusal.
         """
         check_stored_group(group)
         check_topic(topic)
@@ -159,53 +153,48 @@ class GroupChanges(AdminCalls):
                 request.first = True
             elif last:
                 request.last = True
-            return await connection.call(RESET_OFFSETS, request, timeout_s=self._timeout_s)
+            return await self._call(connection, RESET_OFFSETS, request)
 
-        # Of a topic on two brokers a group may know one alone: that is no mistake.
+        # A group may be known to one of the two brokers that have a topic.
         done, missing = await self._change_each(
             reset,
             brokers={queue.broker_name for queue in queues},
             topic=topic,
             unknown=(TopicNotFound, GroupNotFound),
-            told=lambda reply: " (dry run)" if dry_run else _before(reply.changes),
+            summary=lambda reply: " (dry run)" if dry_run else _before(reply.changes),
         )
         if not done and missing:
             raise next((each for each in missing if isinstance(each, GroupNotFound)), missing[0])
         changes = [each for name, reply in done for each in _changes(reply.changes, name)]
-        told = sum(reply.members_told for _, reply in done)
-        return ResetOutcome(tuple(sorted(changes, key=lambda one: one.queue)), told)
+        notified = sum(reply.members_told for _, reply in done)
+        return ResetOutcome(tuple(sorted(changes, key=lambda one: one.queue)), notified)
 
     async def clone_offsets(
         self, from_group: str, to_group: str, topic: str = ""
     ) -> list[OffsetChange]:
-        """Let one group, which has no live members, be as far as another; return what changed.
+        """Copy the offsets of one group to another without live members; return the changes.
 
         Args:
-            from_group: Whose offsets are copied.
-            to_group: Who gets them; comes into being here.
-            topic: Of this topic alone; empty = of all. Brokers that are not in its route are not
-                asked.
+            from_group: Name of the group to copy from.
+            to_group: Name of the group to copy to, created where it does not exist.
+            topic: Name of the topic; empty = every topic. Brokers outside its route are not asked.
 
         Raises:
             GroupNotFound: No broker knows `from_group`.
-            MessageNotFound: It has no offset there.
-            RefusedError: `to_group` has live members; names the brokers that have copied, each with
-                the offsets before, and those not asked.
+            MessageNotFound: `from_group` has no offset in the topic.
+            RefusedError: `to_group` has live members; the text names the brokers that have copied,
+                with the offsets before, and those that were not asked.
             Unreachable: A master does not answer: nothing is changed.
-            TransportError: A master gives no answer; as with a refusal.
+            TransportError: A master gave no answer; the text is that of a refusal.
         """
         check_stored_group(from_group)
         check_group(to_group)
         request = admin.CloneOffsetsRequest(from_group=from_group, to_group=to_group, topic=topic)
-
-        async def clone(_: BrokerData, connection: Connection) -> admin.CloneOffsetsReply:
-            return await connection.call(CLONE_OFFSETS, request, timeout_s=self._timeout_s)
-
         done, _ = await self._change_each(
-            clone,
+            self._calling(CLONE_OFFSETS, request),
             topic=topic,
             unknown=(GroupNotFound, MessageNotFound),
-            told=lambda reply: _before(reply.changes),
+            summary=lambda reply: _before(reply.changes),
         )
         if not done:
             remark = f"group {from_group!r} has no offset to copy on any broker"
@@ -214,14 +203,14 @@ class GroupChanges(AdminCalls):
         return sorted(changes, key=lambda one: one.queue)
 
 
-def _before(told: Iterable[admin.OffsetChange]) -> str:
-    """Return the offsets that a change has replaced: they are needed to go back. Pure."""
-    texts = [f"{one.topic} {one.queue_id} at {one.before}" for one in told]
+def _before(changes: Iterable[admin.OffsetChange]) -> str:
+    """Return the replaced offsets, with which the change can be undone, as text. Pure."""
+    texts = [f"{one.topic} {one.queue_id} at {one.before}" for one in changes]
     return f" (queues before: {', '.join(texts)})" if texts else ""
 
 
-def _changes(told: Iterable[admin.OffsetChange], broker_name: str) -> list[OffsetChange]:
+def _changes(changes: Iterable[admin.OffsetChange], broker_name: str) -> list[OffsetChange]:
     return [
         OffsetChange(MessageQueue(one.topic, broker_name, one.queue_id), one.before, one.after)
-        for one in told
+        for one in changes
     ]

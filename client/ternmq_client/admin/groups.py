@@ -1,7 +1,9 @@
-"""Administration of consumer groups, over a whole cluster."""
+"""Administration of the consumer groups of a cluster: reading."""
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import chain
 
 from ternmq_client.admin.admin_calls import AdminCalls
 from ternmq_client.admin.descriptions import (
@@ -32,7 +34,7 @@ from ternmq_remoting.service_methods import (
 
 
 class GroupAdmin(AdminCalls):
-    """Consumer groups, their members and how far they are."""
+    """Calls that read consumer groups, their members and their progress."""
 
     async def groups(self) -> BrokerList[str]:
         """Return the names of all groups with members or offsets, sorted, the system's last.
@@ -42,22 +44,20 @@ class GroupAdmin(AdminCalls):
         """
 
         async def names(_: BrokerData, connection: Connection) -> Sequence[str]:
-            replies = pages(
-                lambda request: connection.call(LIST_GROUPS, request, timeout_s=self._timeout_s),
-                admin.ListGroupsRequest(),
-            )
+            replies = pages(partial(self._call, connection, LIST_GROUPS), admin.ListGroupsRequest())
             return [name async for reply in replies for name in reply.groups]
 
-        asked = await self._ask_each(names)
-        found = {name for _, told in asked.told for name in told}
-        return BrokerList(sorted(found, key=group_order), asked.unreachable)
+        replies = await self._ask_each(names)
+        found = set(chain.from_iterable(replies.answers))
+        return BrokerList(sorted(found, key=group_order), replies.unreachable)
 
     async def describe_group(self, group: str) -> GroupDescription:
-        """Return a group's members and how far it is.
+        """Return the members and the progress of a group.
 
         Raises:
-            GroupNotFound: No broker knows it.
-            Unreachable: No broker that answers knows it, and not all answer; names each such.
+            GroupNotFound: No broker knows the group.
+            Unreachable: No broker that answers knows the group, and some gave no answer; names
+                them.
         """
         found = await self.describe_groups([check_stored_group(group)])
         if not found:
@@ -68,7 +68,7 @@ class GroupAdmin(AdminCalls):
         return found[0]
 
     async def describe_groups(self, groups: Sequence[str]) -> BrokerList[GroupDescription]:
-        """Return members and progress of several groups, in their order, by one visit to a broker.
+        """Return members and progress of several groups in order, over one connection per broker.
 
         Groups that no broker knows are left out.
 
@@ -83,15 +83,12 @@ class GroupAdmin(AdminCalls):
             for group in groups:
                 request = admin.DescribeGroupRequest(group=group)
                 with suppress(GroupNotFound):
-                    reply = await connection.call(
-                        DESCRIBE_GROUP, request, timeout_s=self._timeout_s
-                    )
-                    known.append((group, reply))
+                    known.append((group, await self._call(connection, DESCRIBE_GROUP, request)))
             return known
 
         asked = await self._ask_each(replies)
         by_group: dict[str, list[tuple[str, admin.DescribeGroupReply]]] = {}
-        for name, known in asked.told:
+        for name, known in asked.by_broker:
             for group, reply in known:
                 by_group.setdefault(group, []).append((name, reply))
         found = (
@@ -102,30 +99,28 @@ class GroupAdmin(AdminCalls):
         return BrokerList(found, asked.unreachable)
 
     async def consumer_state(self, group: str, client_id: str) -> RunningState:
-        """Return what a member of a group says of how consuming goes, asked now.
+        """Return the current running state of a group's member, which its broker asks for it.
 
         Raises:
-            ClientNotOnline: It is no member, or does not answer.
-            Unreachable: It is no member at the brokers that answer, and not all do.
+            ClientNotOnline: The client is no member of the group, or does not answer.
+            Unreachable: The client is no member at the brokers that answer, and some gave no
+                answer.
         """
         request = admin.DescribeConsumerRequest(
             group=check_stored_group(group), client_id=client_id
         )
-
-        async def state(_: BrokerData, connection: Connection) -> RunningState:
-            reply = await connection.call(DESCRIBE_CONSUMER, request, timeout_s=self._timeout_s)
-            return reply.state
-
-        asked = await self._ask_each(state, unknown=(ClientNotOnline,))
-        if not asked.told:
-            raise asked.unknown[-1]
-        return asked.told[0][1]
+        replies = await self._ask_each(
+            self._calling(DESCRIBE_CONSUMER, request), unknown=(ClientNotOnline,)
+        )
+        if not replies.answers:
+            raise replies.unknown[-1]
+        return replies.answers[0].state
 
     async def producers(self, group: str = "") -> BrokerList[ProducerMember]:
         """Return the live members of producer groups, sorted, each once.
 
         Args:
-            group: Of this one alone; empty = of all.
+            group: Name of the producer group; empty = every group.
 
         Raises:
             Unreachable: No broker answers; names each.
@@ -135,19 +130,19 @@ class GroupAdmin(AdminCalls):
 
         async def members(_: BrokerData, connection: Connection) -> Sequence[admin.ProducerMember]:
             replies = pages(
-                lambda request: connection.call(LIST_PRODUCERS, request, timeout_s=self._timeout_s),
+                partial(self._call, connection, LIST_PRODUCERS),
                 admin.ListProducersRequest(group=group),
             )
             return [member async for reply in replies for member in reply.producers]
 
-        asked = await self._ask_each(members)
+        replies = await self._ask_each(members)
         found: dict[tuple[str, str], ProducerMember] = {}
-        for one in (one for _, told in asked.told for one in told):
+        for one in chain.from_iterable(replies.answers):
             found.setdefault(
                 (one.group, one.client_id),
                 ProducerMember(one.group, one.client_id, one.address, one.connected_at_ms),
             )
-        return BrokerList([found[key] for key in sorted(found)], asked.unreachable)
+        return BrokerList([found[key] for key in sorted(found)], replies.unreachable)
 
 
 def _description(
@@ -155,7 +150,7 @@ def _description(
     replies: Sequence[tuple[str, admin.DescribeGroupReply]],
     unreachable: tuple[UnreachableBroker, ...],
 ) -> GroupDescription:
-    """Return what brokers told of a group, put together. Pure."""
+    """Merge the replies of the brokers that know a group. Pure."""
     members = {
         one.client_id: GroupMember(
             one.client_id,

@@ -1,5 +1,6 @@
-"""Finding messages, over a whole cluster."""
+"""Queries for the messages of a cluster."""
 
+from itertools import chain
 from typing import Final
 
 from ternmq_client.admin.admin_calls import AdminCalls
@@ -20,35 +21,36 @@ from ternmq_remoting.service_methods import PULL, QUERY_MESSAGES, VIEW_MESSAGE
 
 _QUERIED_MAX: Final = 64
 _CORRECTIONS_MAX: Final = 64
-"""Reads that may find nothing but where to go on."""
+"""Pulls without a message, each of which returned a higher offset, that `messages_at` follows."""
 
 
 class MessageAdmin(AdminCalls):
-    """Messages by id, by key and by place."""
+    """Calls that find messages by id, by key and by offset."""
 
     async def message(self, offset_message_id: str) -> StoredMessage:
-        """Return the message that an offset message id names.
+        """Return the message with an offset message id.
 
-        Every broker is asked; only one whose record at that offset carries the id's host answers.
-        The address in the id is never dialled.
+        Every broker is asked; the one whose record at that offset has the id's host answers. The
+        address in the id is never dialled.
 
         Raises:
-            UsageError: It is no offset message id.
-            MessageNotFound: No broker holds it.
-            Unreachable: No broker that answers holds it, and not all answer; names each such.
+            UsageError: The id has another form.
+            MessageNotFound: No broker has the message.
+            Unreachable: No broker that answers has the message, and some gave no answer; names
+                them.
         """
         parse_offset_message_id(offset_message_id)
         request = messages.ViewMessageRequest(offset_message_id=offset_message_id)
 
         async def record(data: BrokerData, connection: Connection) -> StoredMessage:
-            reply = await connection.call(VIEW_MESSAGE, request, timeout_s=self._timeout_s)
+            reply = await self._call(connection, VIEW_MESSAGE, request)
             return decode_single(reply.record, data.broker_name)
 
         asked = await self._ask_each(record, unknown=(MessageNotFound,))
-        if not asked.told:
+        if not asked.answers:
             remark = f"no broker holds message {offset_message_id}"
             raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
-        return asked.told[0][1]
+        return asked.answers[0]
 
     async def query_messages(
         self,
@@ -63,17 +65,18 @@ class MessageAdmin(AdminCalls):
         """Return the newest messages with a key, oldest first.
 
         Args:
-            topic: Where to look; empty = in every topic.
-            key: A unique key (message id), or one of the message's keys.
-            begin_ms: The earliest store time, Unix milliseconds.
-            end_ms: The latest; 0 = no limit.
-            maximum: At most so many; a broker finds no more than 64.
-            is_unique_key: Only the message whose unique key it is.
+            topic: Topic of the messages; empty = every topic.
+            key: Unique key (message id), or one of the message's keys.
+            begin_ms: Earliest store time, Unix milliseconds.
+            end_ms: Latest store time, Unix milliseconds; 0 = no limit.
+            maximum: Limit of the result; a broker finds 64 at most.
+            is_unique_key: Return only the message with this unique key.
 
         Raises:
-            MessageNotFound: No broker has one, or those that do keep no index.
+            MessageNotFound: No broker finds a message, or its index is off.
             TopicNotFound: No broker has the topic.
-            Unreachable: No broker that answers has one, and not all answer; names each such.
+            Unreachable: No broker that answers finds a message, and some gave no answer; names
+                them.
             UsageError: A time is none in Unix milliseconds.
         """
         begin_ms, end_ms = check_time_ms("begin_ms", begin_ms), check_time_ms("end_ms", end_ms)
@@ -87,15 +90,15 @@ class MessageAdmin(AdminCalls):
         )
 
         async def found(data: BrokerData, connection: Connection) -> list[StoredMessage]:
-            reply = await connection.call(QUERY_MESSAGES, request, timeout_s=self._timeout_s)
+            reply = await self._call(connection, QUERY_MESSAGES, request)
             return split_messages(reply.records, reply.record_sizes, data.broker_name)
 
         asked = await self._ask_each(found, unknown=(MessageNotFound, TopicNotFound))
-        if not asked.told:
-            # A broker without the topic says less than one that looked.
+        if not asked.answers:
+            # MESSAGE_NOT_FOUND of a broker that has the topic says more than TOPIC_NOT_FOUND.
             raise max(asked.unknown, key=lambda error: isinstance(error, MessageNotFound))
-        whole = (message for _, told in asked.told for message in told)
-        newest = sorted(whole, key=lambda one: one.stored_at_ms)[-maximum:]
+        every = chain.from_iterable(asked.answers)
+        newest = sorted(every, key=lambda one: one.stored_at_ms)[-maximum:]
         return BrokerList(newest, asked.unreachable)
 
     async def messages_at(
@@ -104,14 +107,14 @@ class MessageAdmin(AdminCalls):
         """Return messages of one queue, from an offset on; empty at the queue's end.
 
         Args:
-            queue: With its broker's name.
-            offset: Of the first; where it is no longer kept, the first one that is.
-            maximum: At most so many; a broker may return fewer.
+            queue: Queue with its broker's name.
+            offset: Offset of the first message; the queue's oldest message where that is deleted.
+            maximum: Limit of the result; a broker may return fewer.
 
         Raises:
-            RefusedError: BROKER_NOT_EXIST: there is no such broker.
-            TopicNotFound: It has no such topic.
-            RefusedError: Nor such a queue.
+            RefusedError: BROKER_NOT_EXIST: no such broker is registered; or the broker does not
+                have the queue.
+            TopicNotFound: The broker does not have the topic.
         """
         (data,) = await self._readable(brokers=(queue.broker_name,))
         async with self._reader(data) as connection:
@@ -123,7 +126,7 @@ class MessageAdmin(AdminCalls):
                     messages_max=maximum,
                     subscription=messages.Subscription(expression="*"),
                 )
-                reply = await connection.call(PULL, request, timeout_s=self._timeout_s)
+                reply = await self._call(connection, PULL, request)
                 if reply.records:
                     return split_messages(reply.records, reply.record_sizes, queue.broker_name)
                 if reply.next_offset <= offset:
@@ -134,14 +137,14 @@ class MessageAdmin(AdminCalls):
     async def trace(
         self, message_id: str, *, trace_topic: str = TRACE_TOPIC
     ) -> BrokerList[tuple[StoredMessage, TraceRecord]]:
-        """Return the traces of a message, in the order of their times, with where each lies.
+        """Return the trace records of a message by time, each with the message that contains it.
 
         Args:
-            message_id: What producers call so: the unique key.
-            trace_topic: Where clients send their traces.
+            message_id: Unique key of the message.
+            trace_topic: Topic that clients send their traces to.
 
         Raises:
-            MessageNotFound: There are none, or brokers keep no index.
+            MessageNotFound: No trace is found, or the brokers' index is off.
             TopicNotFound: No broker has the topic.
         """
         found = await self.query_messages(trace_topic, message_id)

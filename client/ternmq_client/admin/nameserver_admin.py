@@ -1,10 +1,10 @@
-"""Administration of NameServers: each of them is asked, and told, by itself."""
+"""Administration of NameServers, each of which gets every call by itself."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from ternmq_client.admin.admin_calls import AdminCalls, side_by_side
+from ternmq_client.admin.admin_calls import AdminCalls, gather
 from ternmq_client.admin.broker_names import (
     as_dialled,
     by_name_and_address,
@@ -37,78 +37,78 @@ from ternmq_remoting.service_methods import (
 
 @dataclass(frozen=True, slots=True)
 class NameServerView:
-    """View of the cluster by one NameServer."""
+    """Brokers that one NameServer knows."""
 
     address: Address
     """Address of the NameServer."""
 
     brokers: tuple[BrokerData, ...] = ()
-    """Sorted by cluster and name."""
+    """Brokers, sorted by cluster and name."""
 
     problem: str = ""
-    """Why it told nothing; empty when it did."""
+    """Text of the error of a NameServer that did not answer; empty when it did."""
 
 
 class NameServerAdmin(AdminCalls):
-    """Routes and settings that NameServers keep.
+    """Calls about the routes and settings of NameServers.
 
-    Each NameServer keeps them by itself, so every configured one is told. What is told is harmless
-    to repeat.
+    NameServers do not share their settings, so changes go to every configured one. Repeating a
+    change is safe.
     """
 
     async def wipe_write_permission(self, broker_name: str) -> int:
-        """Let nobody send to a broker any more, while consumers read on.
+        """Take the write permission from a broker's topics in all routes; consumers read on.
 
-        A NameServer keeps that in memory: it is over when the broker or that NameServer is
-        restarted, or when the broker was silent for so long that it was dropped.
+        NameServers keep the change in memory. A restart of the broker or the NameServer ends it, as
+        does a silence after which the NameServer drops the broker.
 
         Args:
-            broker_name: Its name, or an address that one of its members is registered with.
+            broker_name: Name of the broker, or a registered address of one of its members.
 
         Returns:
-            How many topics lost the permission; 0 when it was taken before.
+            The number of topics that lost the permission; 0 when they had lost it before.
 
         Raises:
-            IllegalName: `broker_name` is neither a name nor an address; nothing was asked.
+            IllegalName: `broker_name` is neither a name nor an address; no NameServer was asked.
             RefusedError: BROKER_NOT_EXIST: no NameServer knows the broker.
-            Unreachable: A NameServer gave no answer; names each such. The others were told.
+            Unreachable: Some NameServers gave no answer; names them. The others made the change.
         """
         name = await self._name_of(broker_name)
         request = nameserver.WipeWritePermissionRequest(broker_name=name)
-        replies = await self._tell_each(WIPE_WRITE_PERMISSION, request)
+        replies = await self._call_each(WIPE_WRITE_PERMISSION, request)
         return max(reply.topics_changed for reply in replies)
 
     async def add_write_permission(self, broker_name: str) -> int:
-        """Give back what `wipe_write_permission` took.
+        """Restore the permissions that `wipe_write_permission` took.
 
         Args:
-            broker_name: Its name, or an address that one of its members is registered with.
+            broker_name: Name of the broker, or a registered address of one of its members.
 
         Returns:
-            How many topics can be written again; 0 when nothing was taken.
+            The number of topics that got the permission back; 0 when none had lost it.
 
         Raises:
-            IllegalName: `broker_name` is neither a name nor an address; nothing was asked.
+            IllegalName: `broker_name` is neither a name nor an address; no NameServer was asked.
             RefusedError: BROKER_NOT_EXIST: no NameServer knows the broker.
-            Unreachable: A NameServer gave no answer; names each such. The others were told.
+            Unreachable: Some NameServers gave no answer; names them. The others made the change.
         """
         name = await self._name_of(broker_name)
         request = nameserver.AddWritePermissionRequest(broker_name=name)
-        replies = await self._tell_each(ADD_WRITE_PERMISSION, request)
+        replies = await self._call_each(ADD_WRITE_PERMISSION, request)
         return max(reply.topics_changed for reply in replies)
 
     async def nameserver_views(self) -> list[NameServerView]:
-        """Return what each configured NameServer knows, side by side, in their order."""
-        return await side_by_side(self._names.addresses, self._nameserver_view)
+        """Return the brokers that each configured NameServer knows, in the order of addresses."""
+        return await gather(self._names.addresses, self._nameserver_view)
 
     async def topic_order(self, topic: str) -> str:
         """Return the order configuration of a topic, such as `broker-a:8;broker-b:8`.
 
         Returns:
-            Empty when the topic has none.
+            The configuration; empty when the topic has none.
 
         Raises:
-            IllegalName: No topic is called so.
+            IllegalName: No topic can have that name.
             TransportError: No NameServer answers.
         """
         request = nameserver.GetKvRequest(namespace=ORDER_NAMESPACE, key=check_topic(topic))
@@ -121,39 +121,41 @@ class NameServerAdmin(AdminCalls):
         return reply.values[topic]
 
     async def set_topic_order(self, topic: str, order: str) -> None:
-        """Give a topic a fixed order of queues: senders pick among exactly these.
+        """Set the order configuration of a topic: senders choose among exactly its queues.
 
         Args:
-            topic: Need not exist yet.
-            order: Such as `broker-a:8;broker-b:8`: each broker's number of queues. Empty = the
-                topic has no order any more.
+            topic: Name of the topic, which need not exist yet.
+            order: Number of queues of each broker, such as `broker-a:8;broker-b:8`. Empty = delete
+                the configuration.
 
         Raises:
-            IllegalName: No topic is called so, or brokers alone write to it; nothing was asked.
-            UsageError: The order has another form; nothing was asked.
-            Unreachable: A NameServer gave no answer; names each such. The others were told.
+            IllegalName: No topic can have that name, or it is the brokers' own; no NameServer was
+                asked.
+            UsageError: The order has another form; no NameServer was asked.
+            Unreachable: Some NameServers gave no answer; names them. The others made the change.
         """
         check_topic(topic)
         if is_system_topic(topic):
             raise IllegalName("topic", topic, "is the brokers' own")
         if not order:
-            forgotten = nameserver.DeleteKvRequest(namespace=ORDER_NAMESPACE, key=topic)
-            await self._tell_each(DELETE_KV, forgotten)
+            deletion = nameserver.DeleteKvRequest(namespace=ORDER_NAMESPACE, key=topic)
+            await self._call_each(DELETE_KV, deletion)
             return
         if not is_order_conf(order):
             raise UsageError(f"order {order!r}: must be such as broker-a:8;broker-b:8")
-        kept = nameserver.PutKvRequest(namespace=ORDER_NAMESPACE, key=topic, value=order)
-        await self._tell_each(PUT_KV, kept)
+        request = nameserver.PutKvRequest(namespace=ORDER_NAMESPACE, key=topic, value=order)
+        await self._call_each(PUT_KV, request)
 
-    async def _tell_each(self, rpc: UnaryRpc[Req, Rep], request: Req) -> list[Rep]:
-        """Tell every NameServer the same; return the answers of those that knew the broker."""
+    async def _call_each(self, rpc: UnaryRpc[Req, Rep], request: Req) -> list[Rep]:
+        """Send one request to each NameServer; return the replies of those that know the broker."""
         replies: list[Rep] = []
         unknown: list[RefusedError] = []
         failures: list[TransportError] = []
         silent: list[str] = []
         for address in self._names.addresses:
             try:
-                replies.append(await self._tell(address, rpc, request))
+                async with self._connected(address) as connection:
+                    replies.append(await self._call_nameserver(connection, rpc, request))
             except RefusedError as error:
                 if error.code != ResponseCode.BROKER_NOT_EXIST:
                     raise
@@ -172,40 +174,37 @@ class NameServerAdmin(AdminCalls):
             raise unknown[0]
         return replies
 
-    async def _tell(self, address: Address, rpc: UnaryRpc[Req, Rep], request: Req) -> Rep:
-        async with self._connected(address) as connection:
-            return await self._asked_nameserver(connection, rpc, request)
-
     async def _data_of(self, broker: str, cluster: str = "") -> BrokerData:
-        """Return the broker of a name or an address: NameServers need not know the same ones.
+        """Return the broker with a name or an address, from any NameServer.
 
         Raises:
-            IllegalName: It is neither.
-            RefusedError: BROKER_NOT_EXIST: no NameServer that answers knows it.
+            IllegalName: `broker` is neither a name nor an address.
+            RefusedError: BROKER_NOT_EXIST: no NameServer that answers knows the broker.
         """
         try:
-            there = await self.brokers(cluster)
+            known = await self.brokers(cluster)
         except RefusedError as error:
             if error.code != ResponseCode.BROKER_NOT_EXIST:
                 raise
-            there = []
-        if found := by_name_and_address(there).get(broker):
+            known = []
+        if found := by_name_and_address(known).get(broker):
             return found
-        there = [
+        # NameServers need not know the same brokers.
+        known = [
             as_dialled(data, view.address.host)
             for view in await self.nameserver_views()
             for data in view.brokers
             if cluster in ("", data.cluster)
         ]
-        if found := by_name_and_address(there).get(broker):
+        if found := by_name_and_address(known).get(broker):
             return found
         raise no_such_broker((broker,), self._names.addresses)
 
     async def _name_of(self, broker: str) -> str:
-        """Return a broker's name as it is, and the name that an address belongs to.
+        """Return the name of a broker that is given by name or by address.
 
         Raises:
-            IllegalName: It is neither.
+            IllegalName: `broker` is neither a name nor an address.
             RefusedError: BROKER_NOT_EXIST: no NameServer that answers knows the address.
         """
         if is_address(broker):
@@ -216,7 +215,7 @@ class NameServerAdmin(AdminCalls):
         try:
             async with self._connected(address) as connection:
                 brokers = await brokers_told(
-                    lambda request: self._asked_nameserver(connection, GET_CLUSTER, request)
+                    lambda request: self._call_nameserver(connection, GET_CLUSTER, request)
                 )
         except TransportError as error:
             return NameServerView(address, problem=str(error) or type(error).__name__)
@@ -233,13 +232,10 @@ class NameServerAdmin(AdminCalls):
         finally:
             await connection.close()
 
-    async def _asked_nameserver(
+    async def _call_nameserver(
         self, connection: Connection, rpc: UnaryRpc[Req, Rep], request: Req
     ) -> Rep:
         try:
-            return await self._asked(connection, rpc, request)
+            return await self._call(connection, rpc, request)
         except RefusedError as error:
             raise of_no_nameserver(error, connection) from None
-
-    async def _asked(self, connection: Connection, rpc: UnaryRpc[Req, Rep], request: Req) -> Rep:
-        return await connection.call(rpc, request, timeout_s=self._timeout_s)

@@ -1,8 +1,9 @@
-"""Administration of open transactions, over a whole cluster: their batches, and roll-backs."""
+"""Administration of the open transactions of a cluster: batches and roll-backs."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from ternmq_client.admin.admin_calls import AdminCalls
@@ -15,49 +16,47 @@ from ternmq_remoting.rpc import Connection, Rep, Req, StreamRpc
 from ternmq_remoting.service_methods import LIST_TRANSACTIONS, ROLL_BACK_STAGED
 
 _PAGE_TIMEOUT_S: Final = 30.0
-"""For each reply: a page may be read from a slow disk."""
+"""Timeout of each reply, which the broker may read from a slow disk, s."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenBatch:
-    """Transactions of one producer group that are open on one broker.
-
-    Those that are staged are one batch; all others of the group are one such, too.
-    """
+    """Open transactions of one producer group on one broker, staged for one batch or not staged."""
 
     broker_name: str
-    """Name of the broker that has them."""
+    """Name of the broker."""
 
     staged_for: str
-    """Batch that they are staged for, such as `QUERY/BATCH`; empty = they are not staged, and the
-    broker asks their producers."""
+    """Name of the batch, such as `QUERY/BATCH`; empty = the messages are not staged, and the broker
+    asks their producers."""
 
     group: str
-    """Producer group."""
+    """Name of the producer group."""
 
     topic: str
-    """Topic of the oldest."""
+    """Topic of the oldest message."""
 
     count: int
-    """Number of them."""
+    """Number of messages."""
 
     oldest_ms: int
-    """Age of the oldest, ms. Since the start of a broker whose clock was in doubt then."""
+    """Age of the oldest message, ms; time since the broker's start where its clock was in doubt."""
 
     quiet_ms: int
-    """Time since one was staged or committed, or a producer asked for the state of one, ms; at most
-    since the start of the broker, which does not know what was before."""
+    """Time since a message was staged or committed, or a producer asked for the state of one, ms;
+    at most the time since the broker's start."""
 
     left_ms: int | None
-    """Time until the broker rolls the first back by itself, ms. None = they are not staged."""
+    """Time until the broker rolls back the first message, ms. None = the messages are not
+    staged."""
 
     @property
     def is_in_use(self) -> bool:
-        """True while a driver may still work on them: less than 3 minutes have passed."""
+        """True while a driver may still work on the batch: for 3 minutes of quiet."""
         return is_in_use(self.quiet_ms)
 
     def check_not_in_use(self) -> None:
-        """Refuse to roll them back while somebody may work on them.
+        """Refuse a roll-back while a driver may work on the batch.
 
         Raises:
             RefusedError: ILLEGAL_OPERATION; names the batch.
@@ -76,32 +75,33 @@ class StagedRollback:
     """Number of messages that are rolled back."""
 
     already_ended: int
-    """Number of messages that were committed, or gone, before it came to them."""
+    """Number of messages that were committed or deleted before."""
 
 
 class TransactionAdmin(AdminCalls):
-    """Transactions that nobody has decided yet. Masters alone know them."""
+    """Calls about open transactions. Masters alone know them."""
 
     async def open_transactions(
         self, *, staged_for: str = "", brokers: Collection[str] = ()
     ) -> BrokerList[OpenBatch]:
-        """Return the transactions that are open, by broker, batch and producer group.
+        """Return the open transactions by broker, batch and producer group.
 
-        Each broker reads its half messages, 20,000 to 70,000 a second, in pages beside its other
-        work: what begins or ends meanwhile may be counted or not. Ages are those at its beginning.
+        Each broker reads its half messages, 20,000 to 70,000 a second, beside its other work.
+        Transactions that begin or end meanwhile may be counted or not; ages are those at the start
+        of the read.
 
         Args:
-            staged_for: Only what is staged for this, or for something that begins with it and a
-                slash: `QUERY` or `QUERY/BATCH`. Empty = everything, also what is not staged.
-            brokers: Only these: names, or addresses that their masters are registered with.
+            staged_for: Batch `QUERY/BATCH`, or `QUERY` for all its batches. Empty = every
+                transaction, staged or not.
+            brokers: Names or registered addresses of masters; empty = every broker.
 
         Returns:
-            Sorted by broker, the oldest first. A broker whose master is away is among
-            `unreachable`: its slave is not asked.
+            Batches sorted by broker, the oldest first. A broker whose master is away is among
+            `unreachable`: slaves are not asked.
 
         Raises:
-            RefusedError: BROKER_NOT_EXIST: there is no such broker; or what the first refuses with,
-                when none answers.
+            RefusedError: BROKER_NOT_EXIST: no such broker is registered; or the first refusal, when
+                no broker answers.
             Unreachable: No master answers, and none refuses; names each broker.
         """
 
@@ -115,8 +115,7 @@ class TransactionAdmin(AdminCalls):
             return found
 
         asked = await self._ask_each(listed, brokers=brokers)
-        found = (one for _, told in asked.told for one in told)
-        return BrokerList(found, asked.unreachable)
+        return BrokerList(chain.from_iterable(asked.answers), asked.unreachable)
 
     async def roll_back_staged(
         self,
@@ -126,33 +125,35 @@ class TransactionAdmin(AdminCalls):
         force: bool = False,
         progress: Callable[[StagedRollback], None] = lambda _: None,
     ) -> list[StagedRollback]:
-        """Roll back staged messages whose driver is gone, and return what that came to.
+        """Roll back staged messages whose driver is gone, and return the outcome.
 
-        First every broker tells what it has. A batch on which somebody worked less than 3 minutes
-        ago is refused, and nothing is rolled back anywhere: beside a driver that is inside its
-        commit, a part of the batch would be visible and the rest rolled back. Before its commit a
-        driver that lives finds that messages are gone and commits none. A broker looks again in the
-        step in which it rolls back: a driver that begins its commit meanwhile has it refused. One
-        whose commit may reach no message at a broker for longer is not noticed there.
+        Every broker first lists its batches. A batch that was used during the last 3 minutes is
+        refused, and no broker rolls back anything: a driver in the middle of its commit would leave
+        one part of the batch visible and the rest rolled back. A driver before its commit finds
+        that messages are rolled back and commits none. Each broker checks the batch again in the
+        step that rolls back, so that a commit that began meanwhile causes a refusal; a driver whose
+        commit reaches no message of a broker for 3 minutes is not noticed by that broker.
 
-        To repeat it does no harm. Cancelling leaves some rolled back and others not.
+        Repeating the call is safe. Cancelling it leaves some messages rolled back and others not.
 
         Args:
-            staged_for: `QUERY/BATCH`, or `QUERY` for all batches of it.
-            brokers: Only these: names, or addresses that their masters are registered with.
-            force: Roll back also what somebody may work on.
-            progress: Called with what it has come to on a broker so far, some 1,000 messages each.
+            staged_for: Batch `QUERY/BATCH`, or `QUERY` for all its batches.
+            brokers: Names or registered addresses of masters; empty = every broker.
+            force: Roll back batches that are in use, too.
+            progress: Function that gets a broker's outcome after each 1,000 messages or so.
 
         Returns:
-            For each broker that has something of it, sorted by cluster and name; empty = nothing
-            is staged for that.
+            Outcome of each broker that has messages of the batch, sorted by cluster and name; empty
+            when no broker has any.
 
         Raises:
             UsageError: `staged_for` is empty.
-            RefusedError: ILLEGAL_OPERATION: a batch is in use; names it. Else a broker refuses; the
-                text names those that are done.
-            Unreachable: A master does not answer, or there is none: nothing is rolled back.
-            TransportError: A broker gave no answer; some may be rolled back. Repeat it.
+            RefusedError: ILLEGAL_OPERATION: a batch is in use; the text names it. Otherwise a
+                broker refuses; the text names the brokers that have finished.
+            Unreachable: A broker has no master, or its master does not answer: nothing is rolled
+                back.
+            TransportError: A broker gave no answer; some messages may be rolled back. Repeat the
+                call.
         """
         if not staged_for:
             raise UsageError("staged_for: what is to be rolled back must be named")
@@ -183,7 +184,7 @@ class TransactionAdmin(AdminCalls):
 
         names = {one.broker_name for one in found}
         done, _ = await self._change_each(
-            rolled_back, brokers=names, told=lambda one: f" ({one.rolled_back})"
+            rolled_back, brokers=names, summary=lambda one: f" ({one.rolled_back})"
         )
         return [one for _, one in done]
 
@@ -191,11 +192,11 @@ class TransactionAdmin(AdminCalls):
 async def _replies(
     connection: Connection, rpc: StreamRpc[Req, Rep], request: Req
 ) -> AsyncGenerator[Rep]:
-    """Give the replies to the one request of a stream.
+    """Yield the replies of a stream to one request.
 
     Raises:
-        RequestTimedOut: The next one did not come in time.
-        TernError: As the stream's read.
+        RequestTimedOut: A reply did not arrive in time.
+        TernError: The stream failed.
     """
     stream = connection.open(rpc)
     try:
@@ -215,9 +216,14 @@ async def _replies(
         stream.cancel()
 
 
-def _open(broker_name: str, told: transactions.OpenBatch) -> OpenBatch:
+def _open(broker_name: str, batch: transactions.OpenBatch) -> OpenBatch:
     return OpenBatch(
-        *(broker_name, told.staged_for, told.producer_group, told.topic),
-        *(told.count, told.oldest_ms, told.quiet_ms),
-        None if told.left_ms < 0 else told.left_ms,
+        broker_name,
+        batch.staged_for,
+        batch.producer_group,
+        batch.topic,
+        batch.count,
+        batch.oldest_ms,
+        batch.quiet_ms,
+        None if batch.left_ms < 0 else batch.left_ms,
     )

@@ -1,4 +1,4 @@
-"""Dead letters, and the messages that a redrive makes of them. Pure."""
+"""Dead letters, and the messages that a redrive sends for them. Pure."""
 
 import hashlib
 from collections.abc import Collection
@@ -28,42 +28,42 @@ SPENT: Final = (
         names.TRANSACTION_PREPARED,
     }
 )
-"""Properties of the life that is over: brokers and clients set them anew. So are those that begin
-with `TIMER_PREFIX`."""
+"""Properties that a redrive drops, because brokers and clients set them for the new message. Those
+that begin with `TIMER_PREFIX` are dropped too."""
 
 ORIGIN_TOPICS: Final = (names.DLQ_ORIGIN_TOPIC, names.RETRY_TOPIC)
-"""Properties that tell where a letter was sent to first; the first that is there counts."""
+"""Properties with the topic that a letter was sent to first, in the order of precedence."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One message that its group gave up."""
+    """One message that its consumer group failed to consume."""
 
     message: StoredMessage
-    """The message, as it lies in the topic of dead letters."""
+    """Message in the topic of dead letters."""
 
     is_handled: bool
-    """It was redriven or dropped with those before it."""
+    """True after the letter was redriven or dropped with those before it."""
 
     @property
     def group(self) -> str:
-        """The group that gave it up."""
+        """Name of the consumer group."""
         return self.message.topic.removeprefix(DEAD_LETTER_PREFIX)
 
     @property
     def origin_topic(self) -> str:
-        """Topic that it was sent to first; empty when nothing says it."""
-        told = self.message.properties
-        return next((told[name] for name in ORIGIN_TOPICS if told.get(name)), "")
+        """Topic that the message was sent to first; empty when no property has it."""
+        properties = self.message.properties
+        return next((properties[name] for name in ORIGIN_TOPICS if properties.get(name)), "")
 
     @property
     def origin_message_id(self) -> str:
-        """Id of the message that it was."""
-        told = self.message.properties
-        return told.get(names.DLQ_ORIGIN_MESSAGE_ID) or self.message.message_id
+        """Id of the message that became the dead letter."""
+        origin = self.message.properties.get(names.DLQ_ORIGIN_MESSAGE_ID)
+        return origin or self.message.message_id
 
     def is_any_of(self, message_ids: Collection[str]) -> bool:
-        """Tell whether it goes by one of these ids: its own, or those of its first life."""
+        """Return whether `message_ids` has an id of the letter or of its original message."""
         message = self.message
         first = message.properties.get(names.ORIGIN_MESSAGE_ID, "")
         own = {self.origin_message_id, message.message_id, message.offset_message_id, first}
@@ -71,22 +71,22 @@ class DeadLetter:
 
 
 def redrive_key(letter: DeadLetter) -> str:
-    """Return the unique key of the message made of a letter: the same one whenever it is made.
+    """Return the unique key of a letter's new message, derived from the letter's queue offset.
 
-    It follows from the letter's place, so that what was sent before an interruption is found.
+    A repeated redrive gets the same key, so the message of an interrupted run is found by it.
     """
     message = letter.message
     queue = message.queue
-    place = (queue.topic, queue.broker_name, queue.queue_id, message.queue_offset)
-    text = " ".join(map(str, (*place, message.stored_at_ms)))
+    source = (queue.topic, queue.broker_name, queue.queue_id, message.queue_offset)
+    text = " ".join(map(str, (*source, message.stored_at_ms)))
     return hashlib.sha256(text.encode()).hexdigest()[:32].upper()
 
 
 def target_topic(letter: DeadLetter, *, to_group: bool) -> str:
-    """Return where a letter goes again: to everybody who reads its first topic, or its group alone.
+    """Return the topic of a letter's new message: the original topic, or the group's retry topic.
 
     Raises:
-        UsageError: It does not say where it came from.
+        UsageError: The letter has no original topic.
     """
     if not letter.origin_topic:
         raise UsageError(f"dead letter {letter.message.message_id} does not say where it came from")
@@ -94,30 +94,30 @@ def target_topic(letter: DeadLetter, *, to_group: bool) -> str:
 
 
 def redrive_request(letter: DeadLetter, *, to_group: bool) -> messages.SendRequest:
-    """Return what is sent: the message as it was, with no tries behind it.
+    """Return the request that sends a letter's message again, with no tries counted.
 
     Args:
-        letter: What it is made of.
-        to_group: Send it to the group alone.
+        letter: Dead letter to send.
+        to_group: Send the message to the group alone.
 
     Raises:
-        UsageError: The letter does not say where it came from.
+        UsageError: The letter has no original topic.
     """
     message = letter.message
-    told = {
+    properties = {
         name: value
         for name, value in message.properties.items()
         if name not in SPENT and not name.startswith(names.TIMER_PREFIX)
     }
-    told[names.UNIQUE_KEY] = redrive_key(letter)
+    properties[names.UNIQUE_KEY] = redrive_key(letter)
     if to_group:
-        told[names.RETRY_TOPIC] = letter.origin_topic
-        told[names.ORIGIN_MESSAGE_ID] = letter.origin_message_id
+        properties[names.RETRY_TOPIC] = letter.origin_topic
+        properties[names.ORIGIN_MESSAGE_ID] = letter.origin_message_id
     return messages.SendRequest(
         topic=target_topic(letter, to_group=to_group),
         queue_id=-1,
         body=message.stored_body,
-        properties=told,
+        properties=properties,
         flag=message.flag,
         sys_flag=message.sys_flag & FLAG_COMPRESSION_MASK,
         born_at_ms=message.born_at_ms,

@@ -1,10 +1,10 @@
-"""Administration of the members of a broker name: who follows whom, how far, and who is master."""
+"""Administration of the members of a broker name: status, promotion, epochs."""
 
 import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_client.admin.admin_calls import side_by_side
+from ternmq_client.admin.admin_calls import gather
 from ternmq_client.admin.nameserver_admin import NameServerAdmin
 from ternmq_model.address import Address
 from ternmq_model.errors import (
@@ -30,32 +30,33 @@ from ternmq_remoting.service_methods import (
 )
 
 _PROMOTE_TIMEOUT_S: Final = 30.0
-"""It asks every NameServer and member for the highest epoch, and ends a term of the broker."""
+"""Timeout of a promotion, which asks every NameServer and member for the highest epoch and ends a
+term of the broker, s."""
 
-_LOOK_S: Final = 0.2
+_MASTER_POLL_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """One registered member of a broker name, and what it says of itself."""
+    """One registered member of a broker name, with the status that it returned."""
 
     data: BrokerData
-    """The broker name."""
+    """Broker name with all its members."""
 
     member: BrokerMember
-    """As it is registered."""
+    """Member in its registered form."""
 
     status: replication.ReplicationStatusReply | None = None
-    """None = it did not tell."""
+    """Status of its replication; None = no answer."""
 
     broker: admin.DescribeBrokerReply | None = None
-    """None = it did not tell, or was not asked."""
+    """Status of the broker; None = no answer, or not asked for."""
 
     store: admin.DescribeStoreReply | None = None
-    """None = it did not tell, or was not asked."""
+    """Counters of the store; None = no answer, or not asked for."""
 
     problem: str = ""
-    """Why it did not tell; empty when it did."""
+    """Text of the error of a member that did not answer; empty when it did."""
 
     @property
     def is_master(self) -> bool:
@@ -65,33 +66,32 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True)
 class NameServerEpoch:
-    """The highest epoch of one broker name that one NameServer keeps."""
+    """Highest epoch of one broker name that one NameServer knows."""
 
     address: Address
     """Address of the NameServer."""
 
     highest: int = 0
-    """0 = it knows none, or did not tell."""
+    """Highest epoch; 0 = the NameServer knows none, or did not answer."""
 
     problem: str = ""
-    """Why it did not tell; empty when it did."""
+    """Text of the error of a NameServer that did not answer; empty when it did."""
 
 
 class ReplicationAdmin(NameServerAdmin):
-    """Members of broker names. Slaves are asked too, each by itself."""
+    """Calls about the members of broker names, masters and slaves alike."""
 
     async def member_views(
         self, cluster: str = "", broker: str | None = None, *, with_stores: bool = False
     ) -> list[MemberView]:
-        """Return every registered member with what it says of itself, sorted by name and id.
+        """Return every registered member with its status, sorted by name and id.
 
-        All are asked side by side. One that does not answer is in the list, with its problem.
+        Members are asked concurrently. A member that does not answer has a `problem`.
 
         Args:
-            cluster: Of this cluster alone.
-            broker: Of this broker name alone; an address of one of its members will do.
-                None = of every name.
-            with_stores: Ask also how brokers and stores stand, not for replication alone.
+            cluster: Cluster of the members; empty = every cluster.
+            broker: Broker name, or a registered address of one of its members. None = every name.
+            with_stores: Ask for the status of brokers and stores, too.
 
         Raises:
             RefusedError: BROKER_NOT_EXIST: no member of that name or cluster is registered.
@@ -102,35 +102,37 @@ class ReplicationAdmin(NameServerAdmin):
         else:
             brokers = [await self._data_of(broker, cluster)]
         members = [(data, member) for data in brokers for member in data.members]
-        return await side_by_side(
-            members, lambda one: self._member_view(*one, with_stores=with_stores)
-        )
+        return await gather(members, lambda one: self._member_view(*one, with_stores=with_stores))
 
     async def promote(
         self, broker_name: str, broker_id: int, *, is_forced: bool = False
     ) -> admin.PromoteReply:
-        """Make a slave the master of its broker name.
+        """Promote a slave to the master of its broker name.
 
-        Its log is the name's from then on: what the old master has beyond it is lost, and the old
-        master follows once it is back. The answer is durable; the new master serves a moment later.
+        The slave's log becomes the log of the broker name: records of the old master beyond its end
+        are lost, and the old master follows when it returns. The promotion is durable when the call
+        returns; the new master serves a moment later.
 
         Args:
-            broker_name: The name.
-            broker_id: Of the slave, as it is registered.
-            is_forced: Also while the master is alive, or nobody can be asked for the highest epoch.
+            broker_name: Broker name.
+            broker_id: Registered id of the slave.
+            is_forced: Promote while the master is alive, or without an answer about the highest
+                epoch.
 
         Returns:
-            The epoch that begins, where, and the offsets of groups that lay beyond the log's end.
+            The epoch that begins, its first log offset, and the groups' offsets beyond the log's
+            end.
 
         Raises:
-            RefusedError: BROKER_NOT_EXIST: there is no such member; otherwise the slave's reason.
-            UsageError: That member is the master.
+            RefusedError: BROKER_NOT_EXIST: no such member is registered. Otherwise the slave
+                refuses.
+            UsageError: The member is the master.
         """
         data = await self._data_of(broker_name)
         member = data.member(broker_id)
         if member is None:
-            there = ", ".join(str(each.broker_id) for each in data.members)
-            text = f"broker {data.broker_name!r} has no member {broker_id}, only {there}"
+            ids = ", ".join(str(each.broker_id) for each in data.members)
+            text = f"broker {data.broker_name!r} has no member {broker_id}, only {ids}"
             raise refusal(ResponseCode.BROKER_NOT_EXIST, text)
         if broker_id == MASTER_ID:
             raise UsageError(f"member 0 of broker {data.broker_name!r} is the master")
@@ -139,21 +141,21 @@ class ReplicationAdmin(NameServerAdmin):
             return await connection.call(PROMOTE, request, timeout_s=_PROMOTE_TIMEOUT_S)
 
     async def member_at(self, *addresses: Address) -> MemberView:
-        """Return what the member at one of `addresses` says of itself, registered or not.
+        """Return the status of the member at one of `addresses`, registered or not.
 
         Raises:
-            RefusedError: Its version is too old to tell.
-            TransportError: None of them answers.
+            RefusedError: The member's version does not know replication.
+            TransportError: No address answers.
         """
         async with self._connected(*addresses) as connection:
-            status = await self._asked(
+            status = await self._call(
                 connection, REPLICATION_STATUS, replication.ReplicationStatusRequest()
             )
         member = BrokerMember(status.broker_id, addresses)
         return MemberView(BrokerData(status.cluster, status.broker_name, (member,)), member, status)
 
     async def nameserver_epochs(self, cluster: str, broker_name: str) -> list[NameServerEpoch]:
-        """Return the highest epoch that each configured NameServer keeps, in their order.
+        """Return the highest epoch that each configured NameServer knows, in order of addresses.
 
         Raises:
             RefusedError: No broker or cluster can have such a name.
@@ -163,27 +165,27 @@ class ReplicationAdmin(NameServerAdmin):
             request = nameserver.GetEpochRequest(cluster=cluster, broker_name=broker_name)
             try:
                 async with self._connected(address) as connection:
-                    reply = await self._asked_nameserver(connection, GET_EPOCH, request)
+                    reply = await self._call_nameserver(connection, GET_EPOCH, request)
             except TransportError as error:
                 return NameServerEpoch(address, problem=str(error) or type(error).__name__)
             return NameServerEpoch(address, reply.highest_epoch)
 
         check_cluster(cluster)
         check_broker_name(broker_name)
-        return await side_by_side(self._names.addresses, ask)
+        return await gather(self._names.addresses, ask)
 
     async def until_master(self, broker_name: str, epoch: int, timeout_s: float = 30.0) -> None:
-        """Wait until a master of that epoch, or a later one, is registered and answers.
+        """Wait until a master of `epoch`, or of a later one, is registered and answers.
 
         Raises:
-            Unreachable: None is and does in time.
+            Unreachable: No such master answers within `timeout_s`.
         """
         try:
             async with asyncio.timeout(timeout_s):
-                is_there = await self._has_master(broker_name, epoch)
-                while not is_there:
-                    await asyncio.sleep(_LOOK_S)
-                    is_there = await self._has_master(broker_name, epoch)
+                serves = await self._has_master(broker_name, epoch)
+                while not serves:
+                    await asyncio.sleep(_MASTER_POLL_S)
+                    serves = await self._has_master(broker_name, epoch)
         except TimeoutError:
             text = f"no master of epoch {epoch} serves {broker_name!r} after {timeout_s:.0f} s"
             raise Unreachable(text) from None
@@ -207,18 +209,18 @@ class ReplicationAdmin(NameServerAdmin):
                 if not with_stores:
                     problem = "" if status else "its version knows nothing of replication"
                     return MemberView(data, member, status, problem=problem)
-                broker = await self._asked(
+                broker = await self._call(
                     connection, DESCRIBE_BROKER, admin.DescribeBrokerRequest()
                 )
-                store = await self._asked(connection, DESCRIBE_STORE, admin.DescribeStoreRequest())
+                store = await self._call(connection, DESCRIBE_STORE, admin.DescribeStoreRequest())
                 return MemberView(data, member, status, broker, store)
         except TernError as error:
             return MemberView(data, member, problem=str(error) or type(error).__name__)
 
     async def _status(self, connection: Connection) -> replication.ReplicationStatusReply | None:
-        """Return how a member stands; None when its version is too old to tell."""
+        """Return the replication status; None when the member's version does not know it."""
         try:
-            return await self._asked(
+            return await self._call(
                 connection, REPLICATION_STATUS, replication.ReplicationStatusRequest()
             )
         except RefusedError as error:

@@ -1,7 +1,8 @@
-"""Administration of topics, over a whole cluster."""
+"""Administration of the topics of a cluster."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from itertools import chain
 
 from ternmq_client.admin.admin_calls import AdminCalls
 from ternmq_client.admin.descriptions import (
@@ -46,14 +47,14 @@ from ternmq_remoting.service_methods import (
 
 
 class TopicAdmin(AdminCalls):
-    """Topics and their queues."""
+    """Calls about topics and their queues."""
 
     async def topics(self, cluster: str = "") -> list[str]:
-        """Return the names of all topics, sorted: users' own, then groups', then the system's."""
+        """Return the names of all topics, sorted: those of users, of groups, of the system."""
         return [topic async for page in self.topic_pages(cluster) for topic in page]
 
     async def topic_pages(self, cluster: str = "") -> AsyncGenerator[Sequence[str]]:
-        """Yield the names of all topics as `topics` returns them, page by page.
+        """Yield the names of all topics in the order of `topics`, page by page.
 
         Raises:
             RefusedError: BROKER_NOT_EXIST: no broker is registered in `cluster`.
@@ -72,75 +73,73 @@ class TopicAdmin(AdminCalls):
     ) -> list[str]:
         """Create a topic, or change its settings, on every master; return the brokers' names.
 
-        When this returns every NameServer that the brokers reach knows the topic.
+        Every NameServer that the brokers reach knows the topic afterwards.
 
         Args:
             config: Topic, queues and permissions.
-            cluster: Only on brokers of this cluster.
-            brokers: Only on these broker names.
+            cluster: Cluster of the brokers; empty = every cluster.
+            brokers: Names of the brokers; empty = every broker.
 
         Raises:
-            UsageError: No broker is left to create it on, or the name or a number is illegal.
-            RefusedError: A broker refuses the settings, or a NameServer the broker's registration;
-                names the brokers that have taken them, and those not asked.
+            UsageError: The name or a number is illegal.
+            RefusedError: No such broker is registered; or a broker refuses the settings, or a
+                NameServer the broker's registration: the text names the brokers that have applied
+                them, and those that were not asked.
             Unreachable: A master does not answer: nothing is created.
-            TransportError: A master gives no answer; as with a refusal.
+            TransportError: A master gave no answer; the text is that of a refusal.
         """
-        request = admin.PutTopicRequest(topic=_checked(config))
-
-        async def put(_: BrokerData, connection: Connection) -> admin.PutTopicReply:
-            return await connection.call(PUT_TOPIC, request, timeout_s=self._timeout_s)
-
+        put = self._calling(PUT_TOPIC, admin.PutTopicRequest(topic=_checked(config)))
         done, _ = await self._change_each(put, cluster=cluster, brokers=brokers)
         return [name for name, _ in done]
 
     async def create_topics(
         self, configs: Sequence[TopicConfig], *, cluster: str = "", brokers: Collection[str] = ()
     ) -> list[TopicCreation]:
-        """Create topics, or change their settings, on every master; return what became of each.
+        """Create topics, or change their settings, on every master; return the outcome of each.
 
-        A topic that is refused stops no other one. Topics that exist as they are to be stay so:
-        after a failure the same list may be given again.
+        Brokers create the other topics when one is refused. Repeating the call after a failure is
+        safe: topics that have the settings already stay as they are.
 
         Args:
             configs: Topics, queues and permissions.
-            cluster: Only on brokers of this cluster.
-            brokers: Only on these broker names.
+            cluster: Cluster of the brokers; empty = every cluster.
+            brokers: Names of the brokers; empty = every broker.
 
         Returns:
-            One for each topic, in order. Every NameServer that the brokers reach knows those that
-            were created.
+            One outcome for each topic, in order. Every NameServer that the brokers reach knows the
+            topics that were created.
 
         Raises:
-            UsageError: No broker is left to create them on, or `configs` is no list.
+            UsageError: `configs` is no list.
+            RefusedError: BROKER_NOT_EXIST: no such broker is registered.
         """
         if not is_kind(configs, Iterable) or is_kind(configs, str):
             raise UsageError(f"create_topics takes a list of TopicConfig, not {configs!r}")
         configs = tuple(configs)
-        told = [_told(config) for config in configs]
-        good = [each for each in told if not isinstance(each, UsageError)]
-        wanted = await self._readable(cluster, brokers)
-        names = [data.broker_name for data in wanted]
-        answers = await asyncio.gather(*(self._create_on(data, good) for data in wanted))
-        of_good = zip(*answers, strict=True)
-        found: list[TopicCreation] = []
-        for config, each in zip(configs, told, strict=True):
-            errors = [each] * len(names) if isinstance(each, UsageError) else next(of_good)
+        checked = [_topic_or_error(config) for config in configs]
+        legal = [each for each in checked if not isinstance(each, UsageError)]
+        selected = await self._readable(cluster, brokers)
+        names = [data.broker_name for data in selected]
+        answers = await asyncio.gather(*(self._create_on(data, legal) for data in selected))
+        of_legal = zip(*answers, strict=True)
+        outcomes: list[TopicCreation] = []
+        for config, each in zip(configs, checked, strict=True):
+            errors = [each] * len(names) if isinstance(each, UsageError) else next(of_legal)
             failed = {name: error for name, error in zip(names, errors, strict=True) if error}
             created = tuple(name for name in names if name not in failed)
-            found.append(TopicCreation(config.topic, created, failed))
-        return found
+            outcomes.append(TopicCreation(config.topic, created, failed))
+        return outcomes
 
     async def _create_on(
         self, data: BrokerData, topics: Sequence[common.TopicConfig]
     ) -> list[TernError | None]:
-        """Create topics on one master; return why not, for each. No call follows a failed one."""
+        """Create topics on one master; return each one's error. No call follows a failed one."""
         errors: list[TernError | None] = []
         try:
             async with self._master(data) as connection:
                 for first in range(0, len(topics), TOPICS_AT_ONCE_MAX):
-                    some = topics[first : first + TOPICS_AT_ONCE_MAX]
-                    await self._put_topics(connection, some, errors)
+                    part = topics[first : first + TOPICS_AT_ONCE_MAX]
+                    await self._put_topics(connection, part, errors)
         except TernError as error:
             errors += [error] * (len(topics) - len(errors))
         return errors
@@ -151,14 +150,14 @@ class TopicAdmin(AdminCalls):
         topics: Sequence[common.TopicConfig],
         errors: list[TernError | None],
     ) -> None:
-        """Create topics by one call; append to `errors` why not, for each."""
-        request = admin.PutTopicsRequest(topics=topics)
+        """Create topics by one call; append each one's error, or None, to `errors`."""
         try:
-            reply = await connection.call(PUT_TOPICS, request, timeout_s=self._timeout_s)
+            reply = await self._call(connection, PUT_TOPICS, admin.PutTopicsRequest(topics=topics))
         except RefusedError as error:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
-            for each in topics:  # the broker's version creates one topic a call
+            # The broker's version creates one topic a call.
+            for each in topics:
                 await self._put_topic(connection, each, errors)
             return
         for result in reply.results:
@@ -171,66 +170,59 @@ class TopicAdmin(AdminCalls):
         topic: common.TopicConfig,
         errors: list[TernError | None],
     ) -> None:
-        request = admin.PutTopicRequest(topic=topic)
         try:
-            await connection.call(PUT_TOPIC, request, timeout_s=self._timeout_s)
+            await self._call(connection, PUT_TOPIC, admin.PutTopicRequest(topic=topic))
             errors.append(None)
         except RefusedError as error:
             errors.append(error)
 
     async def delete_topic(self, topic: str, *, cluster: str = "") -> BrokerList[str]:
-        """Delete a topic, its messages' queues and its groups' offsets; return the brokers' names.
+        """Delete a topic with its queues and the offsets of its groups; return the brokers' names.
 
-        A broker that is down keeps the topic and registers it again when it is back. `unreachable`
-        of the result has those that have left in order lately: for as long as a NameServer would
-        have waited for their next word, 2 min by default. None where `cluster` is given.
+        A broker that is down keeps the topic and registers it again when it returns. `unreachable`
+        of the result has the brokers that stopped in order during the last two minutes (the time
+        after which a NameServer drops a silent broker); it is empty where `cluster` is given.
 
         Args:
-            topic: Which one. Brokers that are not in its route are not asked.
-            cluster: Only from brokers of this cluster.
+            topic: Name of the topic. Brokers outside its route are not asked.
+            cluster: Cluster of the brokers; empty = every cluster.
 
         Raises:
-            TopicNotFound: No broker has it.
-            RefusedError: A broker refuses, or a NameServer the broker's registration; names the
-                brokers that have deleted it, and those not asked.
+            TopicNotFound: No broker has the topic.
+            RefusedError: A broker refuses, or a NameServer the broker's registration; the text
+                names the brokers that have deleted the topic, and those that were not asked.
             Unreachable: A master does not answer: nothing is deleted.
-            TransportError: A master gives no answer; as with a refusal.
+            TransportError: A master gave no answer; the text is that of a refusal.
         """
-        request = admin.DeleteTopicRequest(topic=check_topic(topic))
+        delete = self._calling(DELETE_TOPIC, admin.DeleteTopicRequest(topic=check_topic(topic)))
         reply = await self._names.call(GET_CLUSTER, nameserver.GetClusterRequest(page_size=1))
         left = () if cluster else reply.left
-
-        async def delete(_: BrokerData, connection: Connection) -> admin.DeleteTopicReply:
-            return await connection.call(DELETE_TOPIC, request, timeout_s=self._timeout_s)
-
         done, _ = await self._change_each(
             delete, cluster=cluster, topic=topic, unknown=(TopicNotFound,)
         )
         if not done:
-            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
+            raise _no_topic(topic)
         why = "has left lately: it may have the topic, and bring it back"
         return BrokerList(
             (name for name, _ in done), (UnreachableBroker(name, (), why) for name in left)
         )
 
     async def describe_topic(self, topic: str) -> TopicDescription:
-        """Return a topic's settings and queues.
+        """Return the settings and queues of a topic.
 
         Raises:
-            TopicNotFound: No broker has it.
-            Unreachable: No broker that answers has it, and not all answer; names each such.
+            TopicNotFound: No broker has the topic.
+            Unreachable: No broker that answers has the topic, and some gave no answer; names them.
         """
         request = admin.DescribeTopicRequest(topic=check_topic(topic))
-
-        async def reply(_: BrokerData, connection: Connection) -> admin.DescribeTopicReply:
-            return await connection.call(DESCRIBE_TOPIC, request, timeout_s=self._timeout_s)
-
-        asked = await self._ask_each(reply, unknown=(TopicNotFound,))
-        if not asked.told:
-            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
+        replies = await self._ask_each(
+            self._calling(DESCRIBE_TOPIC, request), unknown=(TopicNotFound,)
+        )
+        if not replies.by_broker:
+            raise _no_topic(topic)
         return TopicDescription(
             topic,
-            tuple((name, topic_config_from_pb(told.topic)) for name, told in asked.told),
+            tuple((name, topic_config_from_pb(reply.topic)) for name, reply in replies.by_broker),
             tuple(
                 QueueStatus(
                     MessageQueue(topic, name, one.queue_id),
@@ -238,18 +230,18 @@ class TopicAdmin(AdminCalls):
                     one.max_offset,
                     one.last_stored_at_ms,
                 )
-                for name, told in asked.told
-                for one in told.queues
+                for name, reply in replies.by_broker
+                for one in reply.queues
             ),
-            asked.unreachable,
-            tuple(_created_at(name, told) for name, told in asked.told),
+            replies.unreachable,
+            tuple(_created_at(name, reply) for name, reply in replies.by_broker),
         )
 
     async def route(self, topic: str) -> TopicRoute:
-        """Return what NameServers tell clients of a topic.
+        """Return the route of a topic, as a NameServer sends it to clients.
 
         Raises:
-            TopicNotFound: No broker has it.
+            TopicNotFound: No broker has the topic.
         """
         request = nameserver.GetTopicRouteRequest(topic=check_topic(topic))
         reply = await self._names.call(GET_TOPIC_ROUTE, request)
@@ -258,16 +250,16 @@ class TopicAdmin(AdminCalls):
     async def offsets_at(
         self, topic: str, at_ms: int, *, upper: bool = False
     ) -> BrokerList[tuple[MessageQueue, int]]:
-        """Return of each queue the offset of the first message stored at a time or later.
+        """Return each queue's offset of the first message stored at or after `at_ms`.
 
         Args:
             topic: An existing topic.
             at_ms: Unix milliseconds.
-            upper: Rather the last message stored then or earlier.
+            upper: Return the offset of the last message stored at or before `at_ms` instead.
 
         Raises:
-            TopicNotFound: It is on no broker.
-            Unreachable: No broker that answers has it, and not all answer; names each such.
+            TopicNotFound: No broker has the topic.
+            Unreachable: No broker that answers has the topic, and some gave no answer; names them.
             UsageError: `at_ms` is no time in Unix milliseconds.
         """
         at_ms = check_time_ms("at_ms", at_ms)
@@ -278,42 +270,42 @@ class TopicAdmin(AdminCalls):
             data: BrokerData, connection: Connection
         ) -> list[tuple[MessageQueue, int]]:
             found: list[tuple[MessageQueue, int]] = []
-            told = await connection.call(DESCRIBE_TOPIC, described, timeout_s=self._timeout_s)
-            for one in told.queues:
+            for one in (await self._call(connection, DESCRIBE_TOPIC, described)).queues:
                 request = admin.QueryOffsetByTimeRequest(
                     topic=topic, queue_id=one.queue_id, at_ms=at_ms, boundary=boundary
                 )
-                reply = await connection.call(
-                    QUERY_OFFSET_BY_TIME, request, timeout_s=self._timeout_s
-                )
+                reply = await self._call(connection, QUERY_OFFSET_BY_TIME, request)
                 found.append((MessageQueue(topic, data.broker_name, one.queue_id), reply.offset))
             return found
 
-        asked = await self._ask_each(offsets, unknown=(TopicNotFound,))
-        if not asked.told:
-            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
-        return BrokerList((each for _, told in asked.told for each in told), asked.unreachable)
+        replies = await self._ask_each(offsets, unknown=(TopicNotFound,))
+        if not replies.by_broker:
+            raise _no_topic(topic)
+        return BrokerList(chain.from_iterable(replies.answers), replies.unreachable)
 
 
-def _created_at(broker_name: str, told: admin.DescribeTopicReply) -> TopicCreatedAt:
-    log_offset = told.created_log_offset if told.HasField("created_log_offset") else None
-    return TopicCreatedAt(broker_name, log_offset, told.created_at_ms)
+def _no_topic(topic: str) -> RefusedError:
+    return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
+
+
+def _created_at(broker_name: str, reply: admin.DescribeTopicReply) -> TopicCreatedAt:
+    log_offset = reply.created_log_offset if reply.HasField("created_log_offset") else None
+    return TopicCreatedAt(broker_name, log_offset, reply.created_at_ms)
 
 
 def _checked(config: TopicConfig) -> common.TopicConfig:
-    """Return `config` as a contract tells it.
+    """Convert `config` to its wire form.
 
     Raises:
-        UsageError: Its name or a number is illegal.
+        UsageError: The name or a number is illegal.
     """
     try:
         return topic_config_to_pb(check_topic_config(config))
-    except ValueError as error:  # beyond what a contract can tell
+    except ValueError as error:  # beyond the range of the field
         raise UsageError(f"topic {config.topic!r}: {error}") from error
 
 
-def _told(config: TopicConfig) -> common.TopicConfig | UsageError:
-    """Return `config` as a contract tells it, or why none can."""
+def _topic_or_error(config: TopicConfig) -> common.TopicConfig | UsageError:
     try:
         return _checked(config)
     except UsageError as error:

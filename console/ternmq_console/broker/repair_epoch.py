@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from ternmq_client.admin.admin_calls import side_by_side
+from ternmq_client.admin.admin_calls import gather
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.replication import MemberView, NameServerEpoch
 from ternmq_console.broker.epoch_directories import EpochDirectory, open_directory
@@ -159,7 +159,7 @@ async def look(
 
     there = _places(told)
     unknown = [each for each in directory.members if there.isdisjoint(each.endpoints)]
-    remembered = await side_by_side(unknown, seek)
+    remembered = await gather(unknown, seek)
     return EpochViews(of, await admin.nameserver_epochs(of, broker), told, remembered)
 
 

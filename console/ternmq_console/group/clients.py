@@ -2,7 +2,7 @@
 
 import click
 
-from ternmq_client.admin.admin_calls import side_by_side
+from ternmq_client.admin.admin_calls import gather
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import BrokerList, GroupMember, ProducerMember
 from ternmq_console.cli.admin_query import ask, time_text
@@ -86,7 +86,7 @@ async def _members(admin: AdminClient, group: str, state: bool) -> BrokerList[di
             **(await _state(admin, group, one.client_id) if state else {}),
         }
 
-    return BrokerList(await side_by_side(described.members, row), described.unreachable)
+    return BrokerList(await gather(described.members, row), described.unreachable)
 
 
 async def _state_of(admin: AdminClient, group: str, client_id: str) -> groups.RunningState:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from ternmq_client.admin.admin_calls import side_by_side
+from ternmq_client.admin.admin_calls import gather
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import BrokersUnreachable, UnreachableBroker
 from ternmq_client.config import ClientConfig
@@ -319,7 +319,7 @@ def test_questions_are_asked_128_at_once() -> None:
             running.append(running[-1] - 1)
             return number
 
-        assert await side_by_side(range(300), question) == list(range(300))
+        assert await gather(range(300), question) == list(range(300))
         assert max(running) == 128
 
     run_in_virtual_time(main())
@@ -337,7 +337,7 @@ def test_questions_side_by_side_all_end_before_the_first_error_is_raised() -> No
             return number
 
         with pytest.raises(UsageError, match="one"):
-            await side_by_side(range(4), question)
+            await gather(range(4), question)
         assert ended == [0, 2, 3]
 
     run_in_virtual_time(main())
