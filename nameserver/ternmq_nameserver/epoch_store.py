@@ -40,7 +40,8 @@ class EpochStore:
         self._table = EpochTable()
         self._saved = self._table
         self._saver = StateSaver(
-            *(path, blocking.run),
+            path,
+            blocking.run,
             state=lambda: self._table,
             prepare=self._prepare,
             ended=self._ended,
@@ -64,7 +65,9 @@ class EpochStore:
                     logger.error(
                         "epoch is made up, no master can register cluster=%s broker=%s epoch=%s"
                         " repair=%r",
-                        *(cluster, name, epoch),
+                        cluster,
+                        name,
+                        epoch,
                         f"{REPAIR_COMMAND} {name} --data {self._path} --cluster {cluster}",
                     )
 

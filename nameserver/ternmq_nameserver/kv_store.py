@@ -43,7 +43,8 @@ class KvStore:
         self._wanted = self.table
         self._lock: DirectoryLock | None = None
         self._saver = StateSaver(
-            *(path, blocking.run),
+            path,
+            blocking.run,
             state=lambda: self._wanted,
             prepare=self._prepare,
             ended=self._ended,

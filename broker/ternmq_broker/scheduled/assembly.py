@@ -56,7 +56,12 @@ class ScheduledAssembly:
         self._timer_enabled = config.timer_enabled
         self.delays = DelayLevels(reader, deliverer, tables.delays, env.clock)
         self.timer = TimedMessages(
-            *(reader, deliverer, writer, tables.timer, tables.save_timer, env.clock),
+            reader,
+            deliverer,
+            writer,
+            tables.timer,
+            tables.save_timer,
+            env.clock,
             timer_files=tables.timer_files,
             pending_max=config.timer_pending_max,
         )

@@ -296,7 +296,11 @@ class DelayLevels:
         if correct != offset:
             logger.warning(
                 "delay level corrected level=%d was=%d is=%d first=%d end=%d",
-                *(level, offset, correct, first, end),
+                level,
+                offset,
+                correct,
+                first,
+                end,
             )
             self._next[level] = correct
             begin = self._store.max_physical

@@ -94,7 +94,9 @@ class ReplicationState:
         if record.epochs and doubt_of(record.highest_known, newest(record.epochs)):
             logger.error(
                 "highest epoch may be made up: highest=%s log=%s repair=%r",
-                *(record.highest_known, newest(record.epochs), repair),
+                record.highest_known,
+                newest(record.epochs),
+                repair,
             )
         return cls(root, files, blocking, record, is_current=is_current)
 

@@ -4,35 +4,19 @@ A slave checks each message although a master sends it: a piece that does not co
 belongs to another epoch than the handshake's, ends the stream.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from ternmq_broker.replication.protocol import ProtocolBroken
-from ternmq_broker.state.epochs import Epochs
+from ternmq_broker.state.epochs import Epochs, MemberLog
 from ternmq_broker.state.replication_record import LogCut
 from ternmq_model.epochs import doubt_of
-from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import replication_pb2 as replication
 
 PROBE_BYTES_MAX: Final = 64 << 10
 _FILE_BYTES_MAX: Final = 1 << 40
 
 
-class SlaveLog(NamedTuple):
-    """Log of a slave, as the slave describes it to masters."""
-
-    store_id: str
-    epochs: Epochs
-    start: PhysicalOffset
-    end: PhysicalOffset
-    file_bytes: int
-
-    @property
-    def is_empty(self) -> bool:
-        """True when the log holds no byte."""
-        return self.start == self.end
-
-
-def check_probe(probe: replication.FollowProbe, log: SlaveLog) -> None:
+def check_probe(probe: replication.FollowProbe, log: MemberLog) -> None:
     """Check that the bytes of a probe are in the log, and not too many.
 
     Raises:
@@ -53,12 +37,15 @@ def cut_text(cut: LogCut) -> str:
     return f"its log is to be cut at {cut.keep_to} first"
 
 
-def cut_needed(accepted: replication.FollowAccepted, log: SlaveLog) -> LogCut | None:
+def cut_needed(
+    accepted: replication.FollowAccepted, log: MemberLog, *, file_bytes: int
+) -> LogCut | None:
     """Return the cut that the slave's log needs before the slave can follow; None for no cut.
 
     Args:
         accepted: Answer of the master.
         log: Log of the slave.
+        file_bytes: Length of the files of the slave's log.
 
     Raises:
         ProtocolBroken: The answer is impossible.
@@ -76,11 +63,11 @@ def cut_needed(accepted: replication.FollowAccepted, log: SlaveLog) -> LogCut | 
         if cut.starts_over:
             _check_start(cut.keep_to, accepted.log_file_bytes)
         return LogCut(cut.keep_to, cut.starts_over, accepted.log_file_bytes)
-    if accepted.log_file_bytes != log.file_bytes:
+    if accepted.log_file_bytes != file_bytes:
         if not log.is_empty:
             raise ProtocolBroken(
                 f"its log has files of {accepted.log_file_bytes} bytes, the one here of"
-                f" {log.file_bytes}: begin with an empty data directory"
+                f" {file_bytes}: begin with an empty data directory"
             )
         _check_start(log.end, accepted.log_file_bytes)
         return LogCut(log.end, True, accepted.log_file_bytes)

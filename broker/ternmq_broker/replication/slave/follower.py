@@ -20,13 +20,13 @@ from ternmq_broker.replication.protocol import (
 )
 from ternmq_broker.replication.role.membership import Membership
 from ternmq_broker.replication.slave.follow_rules import (
-    SlaveLog,
     check_master,
     check_piece,
     check_probe,
     cut_needed,
     cut_text,
 )
+from ternmq_broker.state.epochs import MemberLog
 from ternmq_broker.state.replication_record import LogCut
 from ternmq_broker.storage.loop import StoreLoop
 from ternmq_model.errors import BrokerBusy, RefusedError, StoreFull, TernError
@@ -195,13 +195,13 @@ class LogFollower:
             )
         self._problem = problem
 
-    def _log(self) -> SlaveLog:
-        """Return the description of the log for a master; an empty log has a start alone."""
+    def _log(self) -> MemberLog:
         store, state = self._store, self._member.state
         start, end = store.min_physical, store.max_physical
         if start == end:
-            return SlaveLog("", (), start, end, store.log_file_bytes)
-        return SlaveLog(state.store_id, state.epochs, start, end, store.log_file_bytes)
+            # An empty log belongs to no store and no epoch.
+            return MemberLog((), start, end)
+        return MemberLog(state.epochs, start, end, state.store_id)
 
     async def _agree(self, stream: FollowStream) -> bool:
         """Make the handshake with the master; return whether the slave can follow.
@@ -222,7 +222,7 @@ class LogFollower:
             epochs=epochs_to_pb(log.epochs),
             log_start=log.start,
             log_end=log.end,
-            log_file_bytes=0 if log.is_empty else log.file_bytes,
+            log_file_bytes=0 if log.is_empty else self._store.log_file_bytes,
             highest_epoch=self._member.state.highest_epoch,
             flush_mode=self._flush_mode.value,
         )
@@ -254,13 +254,13 @@ class LogFollower:
             raise ProtocolBroken("it ended the stream")
         return reply
 
-    async def _accept(self, accepted: replication.FollowAccepted, log: SlaveLog) -> bool:
+    async def _accept(self, accepted: replication.FollowAccepted, log: MemberLog) -> bool:
         state = self._member.state
         if accepted.status.code:
             raise error_of(accepted.status, self._master)
         epochs = epochs_from_pb(accepted.epochs)
         self._epoch = check_master(epochs, highest_epoch=state.highest_epoch)
-        cut = cut_needed(accepted, log)
+        cut = cut_needed(accepted, log, file_bytes=self._store.log_file_bytes)
         if not accepted.store_id:
             raise ProtocolBroken("it does not tell whose bytes its log holds")
         if cut is not None:

@@ -84,8 +84,10 @@ class PromotionService:
             asked = await self._check(following, is_forced=request.is_forced)
             logger.warning(
                 "promotion begins broker=%s id=%s asked=%s unreachable=%s",
-                *(name, self._member.identity.broker_id),
-                *(named(asked.answered), named(asked.unreachable)),
+                name,
+                self._member.identity.broker_id,
+                named(asked.answered),
+                named(asked.unreachable),
             )
             return await self._promote(following, asked)
         finally:
@@ -206,7 +208,11 @@ class PromotionService:
                 continue
             logger.warning(
                 "offset clamped group=%s topic=%s queue=%s from=%s to=%s",
-                *(each.group, each.topic, each.queue_id, before, end),
+                each.group,
+                each.topic,
+                each.queue_id,
+                before,
+                end,
             )
             changes.append(
                 admin.GroupOffsetChange(

@@ -143,7 +143,9 @@ class TableApplier:
                 await asyncio.sleep(0)  # others' turn
             logger.info(
                 "topics deleted as at the master topics=%s of %s before=%s",
-                *(topics[:3], len(topics), at),
+                topics[:3],
+                len(topics),
+                at,
             )
 
     async def _topics(self, content: Mapping[str, Any]) -> None:

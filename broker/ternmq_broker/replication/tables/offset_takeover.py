@@ -98,7 +98,10 @@ def _merge(
     if not tables.offsets.versions.is_believed(told.group, told.topic, told.queue_id, told.version):
         logger.warning(
             "offset not taken, its version is made up group=%s topic=%s queue=%s version=%s",
-            *(told.group, told.topic, told.queue_id, told.version),
+            told.group,
+            told.topic,
+            told.queue_id,
+            told.version,
         )
         return False
     end = end_of(told.topic, told.queue_id)

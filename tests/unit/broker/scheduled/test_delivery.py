@@ -5,17 +5,19 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from ternmq_broker.scheduled.delivery import Deliverer
+from ternmq_broker.scheduled.delivery import Deliverer, Undeliverable, restore_topic
 from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.internal_append import InternalWriter
+from ternmq_broker.storage.internal_record import InternalRecord
+from ternmq_broker.storage.system_topic_routing import delayed
 from ternmq_model.errors import ClosedError, StoreFull
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import Record, decode_record
 from ternmq_model.route import TopicConfig
 from ternmq_store.message_store import AppendResult
-from tests.support.records import STORE_HOST, record
+from tests.support.records import BORN_HOST, STORE_HOST, record
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -94,3 +96,61 @@ def test_store_refusing_everything_loses_nothing(error: Exception) -> None:
     log = Log(error)
     with pytest.raises(type(error)):
         run_in_virtual_time(deliverer(log).deliver([waiting(b"x")]))
+
+
+TOPICS = {"A": TopicConfig("A", 4, 2), "Empty": TopicConfig("Empty", 0, 0)}
+
+
+def internal(**properties: str) -> InternalRecord:
+    return InternalRecord(
+        topic="SCHEDULE_TOPIC_XXXX",
+        queue_id=2,
+        body=b"",
+        properties=properties,
+        born_at_ms=1,
+        born_host=BORN_HOST,
+    )
+
+
+def find_topic(topic: str, _queue_id: int) -> TopicConfig | None:
+    return TOPICS.get(topic)
+
+
+@pytest.mark.parametrize(("told", "queue_id"), [("0", 0), ("3", 3), ("4", 0), ("6", 2)])
+def test_record_is_restored_to_its_queue_with_all_properties(told: str, queue_id: int) -> None:
+    record = internal(DELAY="3", REAL_TOPIC="A", REAL_QID=told)
+    placed = restore_topic(record, find_topic)
+    assert (placed.topic, placed.queue_id) == ("A", queue_id)
+    assert placed.properties == record.properties
+
+
+def test_delayed_record_gets_its_real_place_back() -> None:
+    record = InternalRecord(
+        topic="A",
+        queue_id=1,
+        body=b"x",
+        properties={},
+        born_at_ms=1,
+        born_host=BORN_HOST,
+        reconsume_times=3,
+    )
+    placed = restore_topic(delayed(record, 4), find_topic)
+    assert (placed.topic, placed.queue_id, placed.reconsume_times) == ("A", 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({}, "names no queue"),
+        ({"REAL_TOPIC": "A"}, "names no queue"),
+        ({"REAL_TOPIC": "A", "REAL_QID": "-1"}, "names no queue"),
+        ({"REAL_TOPIC": "A", "REAL_QID": "³"}, "names no queue"),
+        ({"REAL_TOPIC": "Gone", "REAL_QID": "0"}, "deleted"),
+        ({"REAL_TOPIC": "Empty", "REAL_QID": "0"}, "deleted"),
+        ({"REAL_TOPIC": "RMQ_SYS_TRANS_HALF_TOPIC", "REAL_QID": "0"}, "belongs to the broker"),
+        ({"REAL_TOPIC": "SCHEDULE_TOPIC_XXXX", "REAL_QID": "0"}, "belongs to the broker"),
+    ],
+)
+def test_record_without_a_real_place_says_why(properties: dict[str, str], reason: str) -> None:
+    with pytest.raises(Undeliverable, match=reason):
+        restore_topic(internal(**properties), find_topic)

@@ -4,14 +4,13 @@ import pytest
 
 from ternmq_broker.replication.protocol import ProtocolBroken
 from ternmq_broker.replication.slave.follow_rules import (
-    SlaveLog,
     check_master,
     check_piece,
     check_probe,
     cut_needed,
     cut_text,
 )
-from ternmq_broker.state.epochs import Epoch, Epochs
+from ternmq_broker.state.epochs import Epoch, Epochs, MemberLog
 from ternmq_broker.state.replication_record import LogCut
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import replication_pb2 as replication
@@ -21,9 +20,9 @@ def epochs(*pairs: tuple[int, int]) -> Epochs:
     return tuple(Epoch(number, PhysicalOffset(start)) for number, start in pairs)
 
 
-def log(start: int = 100, end: int = 900, file_bytes: int = 100) -> SlaveLog:
+def log(start: int = 100, end: int = 900) -> MemberLog:
     whose = epochs((1, 0))
-    return SlaveLog("s", whose, PhysicalOffset(start), PhysicalOffset(end), file_bytes)
+    return MemberLog(whose, PhysicalOffset(start), PhysicalOffset(end), "s")
 
 
 def accepted(**fields: Any) -> replication.FollowAccepted:
@@ -46,7 +45,7 @@ def test_probe_of_more_than_64_kib_is_refused() -> None:
 
 
 def test_fitting_log_is_left_as_it_is() -> None:
-    assert cut_needed(accepted(), log()) is None
+    assert cut_needed(accepted(), log(), file_bytes=100) is None
 
 
 @pytest.mark.parametrize("store_id", ["", "another"])
@@ -57,48 +56,48 @@ def test_log_is_not_cut_for_a_master_of_another_store(
     with pytest.raises(
         ProtocolBroken, match=f"of store {store_id or 'unknown'}, the one here of s"
     ):
-        cut_needed(accepted(store_id=store_id, cut=cut), log())
-    assert cut_needed(accepted(store_id="another"), log(900, 900)) is None
+        cut_needed(accepted(store_id=store_id, cut=cut), log(), file_bytes=100)
+    assert cut_needed(accepted(store_id="another"), log(900, 900), file_bytes=100) is None
 
 
 def test_log_is_cut_only_within_itself() -> None:
     cut = replication.FollowCut(keep_to=500)
-    needed = cut_needed(accepted(cut=cut), log())
+    needed = cut_needed(accepted(cut=cut), log(), file_bytes=100)
     assert needed is not None
     assert needed == LogCut(500, False, 100)
     assert cut_text(needed) == "its log is to be cut at 500 first"
     for keep_to in (99, 900, 5000, -1):
         with pytest.raises(ProtocolBroken, match="cut at"):
-            cut_needed(accepted(cut=replication.FollowCut(keep_to=keep_to)), log())
+            cut_needed(accepted(cut=replication.FollowCut(keep_to=keep_to)), log(), file_bytes=100)
 
 
 def test_replaced_log_starts_where_the_masters_begins() -> None:
     cut = replication.FollowCut(keep_to=4000, starts_over=True)
-    needed = cut_needed(accepted(cut=cut, log_file_bytes=200), log())
+    needed = cut_needed(accepted(cut=cut, log_file_bytes=200), log(), file_bytes=100)
     assert needed is not None
     assert needed == LogCut(4000, True, 200)
     assert cut_text(needed) == "its log begins anew at 4000, with files of 200 bytes"
     for keep_to in (-200, -1, 4100):
         wild = replication.FollowCut(keep_to=keep_to, starts_over=True)
         with pytest.raises(ProtocolBroken, match=f"begins at {keep_to}"):
-            cut_needed(accepted(cut=wild, log_file_bytes=200), log())
+            cut_needed(accepted(cut=wild, log_file_bytes=200), log(), file_bytes=100)
 
 
 def test_file_length_is_adopted_only_by_an_empty_log() -> None:
     empty = log(900, 900)
-    assert cut_needed(accepted(log_file_bytes=50), empty) == LogCut(900, True, 50)
+    assert cut_needed(accepted(log_file_bytes=50), empty, file_bytes=100) == LogCut(900, True, 50)
     with pytest.raises(ProtocolBroken, match="files of 50 bytes, the one here of 100"):
-        cut_needed(accepted(log_file_bytes=50), log())
+        cut_needed(accepted(log_file_bytes=50), log(), file_bytes=100)
     for wild in (0, -100, 1 << 41):
         with pytest.raises(ProtocolBroken, match=f"files of {wild} bytes"):
-            cut_needed(accepted(log_file_bytes=wild), empty)
+            cut_needed(accepted(log_file_bytes=wild), empty, file_bytes=100)
     with pytest.raises(ProtocolBroken, match="begins at 900"):
-        cut_needed(accepted(log_file_bytes=70), empty)
+        cut_needed(accepted(log_file_bytes=70), empty, file_bytes=100)
 
 
 def test_bytes_that_begin_elsewhere_are_not_waited_for() -> None:
     with pytest.raises(ProtocolBroken, match="begin at 800"):
-        cut_needed(accepted(start=800), log())
+        cut_needed(accepted(start=800), log(), file_bytes=100)
 
 
 def test_master_of_past_leadership_is_not_followed() -> None:
