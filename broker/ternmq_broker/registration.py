@@ -44,7 +44,7 @@ _FULL_PAUSE_S: Final = 5.0
 _LOOK_PAUSE_S: Final = 1.0
 """Between two looks whether a registration still holds."""
 
-_TOLD_WITHIN_S: Final = 2.0
+_WAIT_S: Final = 2.0
 """For an answer to whoever changed topics: clients give up after 3 s."""
 
 _REGISTER: Final = replace(
@@ -67,46 +67,34 @@ class Registrant:
 
 
 class NameServerRegistration:
-    """Keeps one NameServer told. Owned by `Registrar`; `step` is its one user of the connection.
+    """Registration at one NameServer. Owned by `Registrar`; `step` alone uses the connection.
 
-    Between registrations it asks every second whether the NameServer still knows this broker: one
-    that was restarted does not. Another process under the same name and id is warned of, and goes
-    on registering as this one does: which of the two is wanted, only an operator knows.
+    Between registrations a step asks every second whether the NameServer still knows this broker: a
+    restarted NameServer does not. A warning names another process under the same name and id. Both
+    go on registering: only an operator knows which of the two is right.
     """
 
     def __init__(
         self,
         address: Address,
-        env: Environment,
-        topics: TopicTable,
         registrant: Registrant,
-        *,
-        interval_ms: int,
-        note_settled: Callable[[], None],
-        heard_of: Callable[[int, str], None],
-        told_members: Callable[[Iterable[common.BrokerData], Address], None],
-        registered: Callable[[], None],
+        registrar: "Registrar",
     ) -> None:
         self.address = address
         self.job: Final = Job(name=f"register-{address}", interval_s=self.pause_s, step=self.step)
-        self._env = env
-        self._topics = topics
+        self._env = registrar.env
+        self._topics = registrar.topics
         self._registrant = registrant
-        self._interval_ms = interval_ms
-        self._note_settled = note_settled
-        self._heard_of = heard_of
-        self._told_members = told_members
-        self._registered = registered
-        self._is_registered = False
-        """It was, once."""
+        self._registrar = registrar
+        self._was_registered = False
         self._connection: Connection | None = None
-        self._told = _NOTHING
-        self._told_at_ms = 0
+        self._registered = _NOTHING
+        self._registered_at_ms = 0
         self._tried = _NOTHING
-        """Version of the topics that were told last, taken or not."""
+        """Version of the topics in the last request, accepted or not."""
 
         self._failure: TernError | None = None
-        """Why the last attempt failed; None = it did not."""
+        """Error of the last attempt; None after a success."""
         self._rival: tuple[Address, ...] = ()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -115,11 +103,11 @@ class NameServerRegistration:
     @property
     def is_current(self) -> bool:
         """The NameServer has the topics as they are now."""
-        return self._told == self._topics.version
+        return self._registered == self._topics.version
 
-    def has_told(self, version: DataVersion) -> bool:
+    def has_registered(self, version: DataVersion) -> bool:
         """Return whether the NameServer has the topics of that version, or of a later one."""
-        return self._told >= version or self.is_current  # a slave's table may be an older one
+        return self._registered >= version or self.is_current  # a slave's table may be an older one
 
     def refusal_of(self, version: DataVersion) -> RefusedError | None:
         """Return why the NameServer refuses the topics of that version, or of a later one."""
@@ -130,7 +118,7 @@ class NameServerRegistration:
     def is_settled(self, version: DataVersion) -> bool:
         """Return whether the NameServer has the topics, refuses them, or gives no answer."""
         is_away = self._failure is not None and not isinstance(self._failure, RefusedError)
-        return is_away or self.has_told(version) or self.refusal_of(version) is not None
+        return is_away or self.has_registered(version) or self.refusal_of(version) is not None
 
     async def step(self) -> bool:
         """Register if it is time, else ask whether it still holds; pause after a failure."""
@@ -138,7 +126,7 @@ class NameServerRegistration:
             return False
         self._idle.clear()
         try:
-            return await self._keep_told()
+            return await self._keep_registered()
         finally:
             self._idle.set()
 
@@ -149,20 +137,20 @@ class NameServerRegistration:
         is_full = _code_of(self._failure) == ResponseCode.FLOW_CONTROL
         return _FULL_PAUSE_S if is_full else _RETRY_PAUSE_S
 
-    async def _keep_told(self) -> bool:
+    async def _keep_registered(self) -> bool:
         try:
-            due_ms = self._told_at_ms + self._interval_ms
+            due_ms = self._registered_at_ms + self._registrar.interval_ms
             if self.is_current and self._env.clock.monotonic_ms() < due_ms:
                 if await self._is_known():
                     return False
                 logger.info("registration was lost nameserver=%s", self.address)
             await self._register()
         except TernError as error:
-            self._told = _NOTHING
+            self._registered = _NOTHING
             before, self._failure = self._failure, error
             if isinstance(error, TransportError):
                 await self._hang_up()
-            self._note_settled()
+            self._registrar.note_settled()
             is_new = before is None or _code_of(before) != _code_of(error)
             if is_new and not self._is_leaving:
                 logger.warning("not registered nameserver=%s error=%s", self.address, error)
@@ -170,7 +158,7 @@ class NameServerRegistration:
         if self._failure is not None:
             self._failure = None
             logger.info("registered again nameserver=%s", self.address)
-        self._note_settled()
+        self._registrar.note_settled()
         return not self.is_current
 
     async def _connected(self) -> Connection:
@@ -194,14 +182,14 @@ class NameServerRegistration:
         request = register_request(self._registrant, self._topics)
         reply = await connection.call(_REGISTER, request, timeout_s=_CALL_TIMEOUT_S)
         if reply.highest_epoch:
-            self._heard_of(reply.highest_epoch, f"NameServer {self.address}")
+            self._registrar.on_epoch(reply.highest_epoch, f"NameServer {self.address}")
         if reply.status.code:
             raise error_of(reply.status, str(self.address))
-        self._told = version
-        self._told_at_ms = self._env.clock.monotonic_ms()
-        if not self._is_registered:
-            self._is_registered = True
-            self._registered()
+        self._registered = version
+        self._registered_at_ms = self._env.clock.monotonic_ms()
+        if not self._was_registered:
+            self._was_registered = True
+            self._registrar.on_registered()
 
     async def _is_known(self) -> bool:
         connection = await self._connected()
@@ -209,8 +197,8 @@ class NameServerRegistration:
         request = nameserver.GetClusterRequest(broker_name=identity.name)
         reply = await connection.call(GET_CLUSTER, request, timeout_s=_CALL_TIMEOUT_S)
         highest = highest_epoch(reply.brokers, identity)
-        self._heard_of(highest, f"NameServer {self.address}")
-        self._told_members(reply.brokers, self.address)
+        self._registrar.on_epoch(highest, f"NameServer {self.address}")
+        self._registrar.on_members(reply.brokers, self.address)
         is_deposed = highest > identity.epoch and not doubt_of(highest)
         if identity.broker_id == MASTER_ID and is_deposed:
             return True  # there is another master, as it should be: this one is about to leave
@@ -264,7 +252,7 @@ class NameServerRegistration:
         """
         await self._settle()
         connection, self._connection = self._connection, None
-        if connection is None and not self._is_registered:
+        if connection is None and not self._was_registered:
             return
         try:
             async with asyncio.timeout(_LEAVE_TIMEOUT_S):
@@ -290,17 +278,18 @@ class NameServerRegistration:
 
 
 class Registrar:
-    """Keeps every NameServer told. Owned by the broker's loop.
+    """Registrations of a broker at all NameServers. Owned by the broker's loop.
 
     Args:
-        env: Network, clock.
-        topics: What to tell.
-        nameservers: Whom.
-        interval_ms: Pause between two registrations when nothing changes.
-        heard_of: Told every epoch of the broker's name that a NameServer tells, and who told it.
-        told_members: Told the broker's name with its members as a NameServer tells them, and where
-            that is.
-        registered: Called whenever a NameServer has taken its first registration.
+        env: Network and clock.
+        topics: The registered topics.
+        nameservers: Addresses of the NameServers.
+        interval_ms: Pause between two registrations without a change.
+        on_epoch: Called with every epoch of the broker's name in a reply, and the name of its
+            sender.
+        on_members: Called with the members of the broker's name in a reply, and the address of the
+            NameServer.
+        on_registered: Called whenever a NameServer has accepted its first registration.
     """
 
     def __init__(
@@ -310,60 +299,48 @@ class Registrar:
         *,
         nameservers: Sequence[Address],
         interval_ms: int,
-        heard_of: Callable[[int, str], None] = lambda _epoch, _who: None,
-        told_members: Callable[[Iterable[common.BrokerData], Address], None] = lambda _data, _at: (
-            None
-        ),
-        registered: Callable[[], None] = lambda: None,
+        on_epoch: Callable[[int, str], None],
+        on_members: Callable[[Iterable[common.BrokerData], Address], None],
+        on_registered: Callable[[], None],
     ) -> None:
-        self._env = env
-        self._topics = topics
-        self._heard_of = heard_of
-        self._told_members = told_members
-        self._registered = registered
+        self.env = env
+        self.topics = topics
+        self.on_epoch = on_epoch
+        self.on_members = on_members
+        self.on_registered = on_registered
+        self.interval_ms = interval_ms
         self._nameservers = nameservers
-        self._interval_ms = interval_ms
         self._registrations: Sequence[NameServerRegistration] = ()
         self._settled = asyncio.Event()
 
     def jobs(self, registrant: Registrant) -> tuple[Job, ...]:
         """Return one job per NameServer, which registers `registrant` and keeps it registered."""
         self._registrations = [
-            NameServerRegistration(
-                address,
-                self._env,
-                self._topics,
-                registrant,
-                interval_ms=self._interval_ms,
-                note_settled=self._note_settled,
-                heard_of=self._heard_of,
-                told_members=self._told_members,
-                registered=self._registered,
-            )
-            for address in self._nameservers
+            NameServerRegistration(address, registrant, self) for address in self._nameservers
         ]
         return tuple(each.job for each in self._registrations)
 
     def changed(self) -> None:
-        """Tell every NameServer of a change now, or after the registration that is under way."""
+        """Register a change everywhere now, or after the registration that is under way."""
         for each in self._registrations:
             each.job.wake()
 
-    async def told(self, version: DataVersion | None = None) -> bool:
-        """Return when all that answer know, or refuse, the topics of that version or a later one.
+    async def wait_registered(self, version: DataVersion | None = None) -> bool:
+        """Wait until the NameServers that answer have accepted or refused a version of the topics.
+
+        A later version counts as well.
 
         Args:
-            version: That of the table with the change; None = as it is now. Changes that come later
-                are not waited for: there may always be one more.
+            version: Version of the table with the change; None = the present one. Later changes are
+                not awaited: there may always be one more.
 
         Returns:
-            Whether all that are not known to be away do. One that answers too slowly for that is
-            told all the same.
+            False when a NameServer answered too slowly; its registration goes on.
         """
-        wanted = version or self._topics.version
+        awaited = version or self.topics.version
         try:
-            async with asyncio.timeout(_TOLD_WITHIN_S):
-                while not all(each.is_settled(wanted) for each in self._registrations):
+            async with asyncio.timeout(_WAIT_S):
+                while not all(each.is_settled(awaited) for each in self._registrations):
                     settled = self._settled
                     await settled.wait()
         except TimeoutError:
@@ -377,7 +354,7 @@ class Registrar:
 
         Args:
             version: That of the table with a change, which is saved.
-            what: What was changed, for the remark.
+            what: Name of the change, for the remark.
 
         Raises:
             RefusedError: Has the NameServer's code, and names it.
@@ -389,7 +366,8 @@ class Registrar:
                 )
                 raise refusal(error.code, f"{remark} refuses to register it: {error.remark}")
 
-    def _note_settled(self) -> None:
+    def note_settled(self) -> None:
+        """Wake the waiters for the outcome of a registration."""
         self._settled.set()
         self._settled = asyncio.Event()
 

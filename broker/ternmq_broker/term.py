@@ -267,9 +267,9 @@ class Term(Lifecycle):
             tables.topics,
             nameservers=self._config.nameserver_addresses,
             interval_ms=self._config.registration_interval_ms,
-            heard_of=self.heard_of,
-            told_members=self._told_members,
-            registered=self._registered,
+            on_epoch=self.heard_of,
+            on_members=self._note_members,
+            on_registered=self._registered,
         )
 
     async def _member_of(
@@ -401,7 +401,7 @@ class Term(Lifecycle):
         await self._run(stack, registrar.jobs(registrant))
         # Before the jobs are left: they may wait for a NameServer that does not answer.
         stack.push_async_callback(self._leave_nameservers, registrar, member)
-        await registrar.told()
+        await registrar.wait_registered()
         if self.registered is not None:
             await self.registered.leave()
             self.registered = None
@@ -451,7 +451,7 @@ class Term(Lifecycle):
         else:
             await state.save()
 
-    def _told_members(self, brokers: Iterable[common.BrokerData], nameserver: Address) -> None:
+    def _note_members(self, brokers: Iterable[common.BrokerData], nameserver: Address) -> None:
         self.member.discovery.note(brokers, nameserver, self.identity.broker_id)
         self._save_soon()
 

@@ -242,7 +242,7 @@ class AdminService:
         self._registrar.changed()
         if (saved := self._tables.topics_file.saved()) is not None:
             await saved
-        if not await self._registrar.told(version):
+        if not await self._registrar.wait_registered(version):
             logger.warning("a NameServer is told later topics=%s of %s", topics[:3], len(topics))
         self._registrar.check_taken(version, " ".join(("topic", *topics))[:200])
 
