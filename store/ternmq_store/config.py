@@ -7,7 +7,7 @@ from typing import Final
 from ternmq_model.errors import ConfigError
 from ternmq_model.offsets import UNIT_BYTES
 from ternmq_store.index.index_format import IndexSizes
-from ternmq_store.queues.consume_queue_ext import EXT_UNIT_BYTES_LEAST
+from ternmq_store.queues.ext_units import EXT_UNIT_BYTES_LEAST
 
 _FILE_ALIGNMENT_BYTES = 4096
 _MAP_BYTES_MAX: Final = (1 << 31) - 1

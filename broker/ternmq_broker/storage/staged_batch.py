@@ -27,7 +27,12 @@ from ternmq_model.properties import (
 from ternmq_model.record.batch import RecordBatch, is_plain
 from ternmq_model.record.checksum import RESERVED_CHECKSUM
 from ternmq_model.record.fields import QueueRows, cut_out
-from ternmq_model.record.format import PROPERTIES_BYTES_MAX
+from ternmq_model.record.format import (
+    LENGTH_BYTES,
+    PROPERTIES_BYTES_MAX,
+    encode_topic,
+    pack_lengths,
+)
 
 _ROWS_MIN: Final = 8
 """Fewer are sooner rewritten one by one."""
@@ -36,7 +41,7 @@ _TAIL: Final = f"\x02{TRANSACTION_PREPARED}\x01true\x02{PRODUCER_GROUP}\x01".enc
 _KEY: Final = f"{UNIQUE_KEY}\x01".encode()
 _KEY_AGAIN: Final = b"\x02" + _KEY
 _MARKS: Final = frozenset({TRANSACTION_PREPARED, STAGED_FOR})
-_TOPIC: Final = bytes((len(HALF_TOPIC),)) + HALF_TOPIC.encode()
+_TOPIC: Final = encode_topic(HALF_TOPIC.encode())
 _ID: Final = f"{TRANSACTION_ID}\x01".encode()
 
 
@@ -145,12 +150,14 @@ def _rewritten(
         return None
     bodies_end = batch.starts + batch.headers.dtype.itemsize + batch.headers["body_bytes"]
     fronts = cut_out(batch.data, batch.starts, bodies_end)
-    two = lengths.astype(">i2").tobytes()
-    shorts = [two[at : at + 2] for at in range(0, 2 * count, 2)]
     data = b"".join(
-        [part for row in zip(fronts, repeat(_TOPIC), shorts, wholes, strict=False) for part in row]
+        [
+            part
+            for row in zip(fronts, repeat(_TOPIC), pack_lengths(lengths), wholes, strict=False)
+            for part in row
+        ]
     )
-    sizes = (bodies_end - batch.starts) + len(_TOPIC) + 2 + lengths
+    sizes = (bodies_end - batch.starts) + len(_TOPIC) + LENGTH_BYTES + lengths
     starts = np.cumsum(sizes) - sizes
     headers = batch.headers.copy()
     headers["total_bytes"] = sizes

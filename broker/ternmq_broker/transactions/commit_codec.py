@@ -4,7 +4,6 @@ Half messages that are not as plain as producers stage them are decoded and enco
 and `message_of`, with the same result.
 """
 
-import struct
 import zlib
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -12,8 +11,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ternmq_broker.transactions.end_lookup import TransactionIdentity
-from ternmq_broker.transactions.staged_codec import parse_staged_properties
-from ternmq_model.names import HALF_TOPIC
+from ternmq_broker.transactions.staged_codec import (
+    HALF_TOPIC_FIELD,
+    half_properties,
+    parse_staged_properties,
+)
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import REAL_QUEUE_ID, REAL_TOPIC, TRANSACTION_ID, UNIQUE_KEY
 from ternmq_model.record.batch import RecordBatch
@@ -23,16 +25,16 @@ from ternmq_model.record.format import (
     FLAG_COMMIT,
     FLAG_HOSTS_MASK,
     FLAG_TRANSACTION_MASK,
+    LENGTH_BYTES,
     MAGIC_V1,
     header_struct,
     header_type,
+    pack_length,
     take_headers,
 )
 
 _HEAD: Final = header_struct(0)
 _IPV4: Final = header_type(0)
-_TOPIC: Final = bytes((len(HALF_TOPIC),)) + HALF_TOPIC.encode()
-_SHORT: Final = struct.Struct(">h")
 _ID: Final = f"\x02{TRANSACTION_ID}\x01".encode()
 _KEY: Final = f"{UNIQUE_KEY}\x01".encode()
 _REAL_TOPIC: Final = f"{REAL_TOPIC}\x01".encode()
@@ -70,14 +72,13 @@ def plain_commit(data: bytes, identity: TransactionIdentity) -> PlainCommit | No
         data: Its record.
         identity: Names of the transaction to commit; the half message of another one is not plain.
     """
-    if len(data) < _HEAD.size + len(_TOPIC) + 2:
+    if len(data) < _HEAD.size + len(HALF_TOPIC_FIELD) + LENGTH_BYTES:
         return None
     # By place: a `RecordHeader` for each took a quarter of the time.
     total, magic, crc, _, _, _, physical, sys_flag, *_, reconsumed, prepared, body_bytes = (
         _HEAD.unpack_from(data)
     )
     body_end = _HEAD.size + body_bytes
-    at = body_end + len(_TOPIC) + 2
     if (
         magic != MAGIC_V1
         or total != len(data)
@@ -86,12 +87,11 @@ def plain_commit(data: bytes, identity: TransactionIdentity) -> PlainCommit | No
         or prepared
         or reconsumed
         or body_bytes < 0
-        or not data.startswith(_TOPIC, body_end)
-        or len(data) - at != _SHORT.unpack_from(data, at - 2)[0]
+        or (encoded := half_properties(data, body_end, len(data))) is None
         or zlib.crc32(memoryview(data)[_HEAD.size : body_end]) & 0x7FFFFFFF != crc
     ):
         return None
-    properties = strip_checksum(data[at:])
+    properties = strip_checksum(encoded)
     told = parse_staged_properties(properties)
     place = _place_of(properties)
     if told is None or place is None or _DELAY in properties or _TIMER in properties:
@@ -149,7 +149,7 @@ def commit_batch(commits: Sequence[PlainCommit], *, is_checksummed: bool) -> Rec
         topic = one.topic.encode()
         pieces += (
             *(one.front, bytes((len(topic),)), topic),
-            *(_SHORT.pack(len(properties)), properties),
+            *(pack_length(len(properties)), properties),
         )
         middles.append(len(one.front) + len(topic) + 3)
     count = len(commits)

@@ -24,12 +24,17 @@ from ternmq_model.properties import (
 )
 from ternmq_model.record.format import (
     FLAG_HOSTS_MASK,
+    LENGTH_BYTES,
     MAGIC_V1,
+    encode_topic,
     header_type,
+    read_length,
     take_headers,
 )
 
-_TOPIC: Final = bytes((len(HALF_TOPIC),)) + HALF_TOPIC.encode()
+HALF_TOPIC_FIELD: Final = encode_topic(HALF_TOPIC.encode())
+"""The topic of half messages behind its length, as it follows the body."""
+
 _BEGIN: Final = f"\x02{TRANSACTION_PREPARED}\x01true\x02{PRODUCER_GROUP}\x01".encode()
 _END: Final = f"\x02{TRANSACTION_ID}\x01".encode()
 _REAL: Final = f"\x02{REAL_TOPIC}\x01".encode()
@@ -65,7 +70,7 @@ def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf
         starts: Where each begins.
         sizes: Of each, as it says itself.
     """
-    if not len(starts) or int(sizes.min()) < _IPV4.itemsize + len(_TOPIC):
+    if not len(starts) or int(sizes.min()) < _IPV4.itemsize + len(HALF_TOPIC_FIELD):
         return [None] * len(starts)
     headers = take_headers(data, starts, _IPV4)
     begins = (starts + _IPV4.itemsize + headers["body_bytes"]).tolist()
@@ -82,23 +87,29 @@ def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf
         strict=True,
     )
     found: list[StagedHalf | None] = []
-    size = len(_TOPIC)
     for is_good, begin, end, physical, number, stored_at_ms in columns:
-        told = None
-        at = begin + size + 2
-        if (
-            is_good
-            and at <= end
-            and data.startswith(_TOPIC, begin)
-            and int.from_bytes(data[at - 2 : at], "big") == end - at
-        ):
-            told = parse_staged_properties(data[at:end])
+        properties = half_properties(data, begin, end) if is_good else None
+        shared = None if properties is None else parse_staged_properties(properties)
         found.append(
             None
-            if told is None
-            else StagedHalf(PhysicalOffset(physical), QueueOffset(number), stored_at_ms, *told)
+            if shared is None
+            else StagedHalf(PhysicalOffset(physical), QueueOffset(number), stored_at_ms, *shared)
         )
     return found
+
+
+def half_properties(data: bytes, body_end: int, end: int) -> bytes | None:
+    """Return the encoded properties of a half message; None when it is not a sound one.
+
+    Args:
+        data: Holds the record.
+        body_end: End of its body, where a half message has its topic.
+        end: End of the record.
+    """
+    at = body_end + len(HALF_TOPIC_FIELD) + LENGTH_BYTES
+    if at > end or not data.startswith(HALF_TOPIC_FIELD, body_end):
+        return None
+    return data[at:end] if read_length(data, at) == end - at else None
 
 
 def parse_staged_properties(properties: bytes) -> StagedProperties | None:

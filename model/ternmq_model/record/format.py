@@ -57,6 +57,9 @@ ATOMIC_BATCH_BYTES_MAX: Final = 4 << 20
 SIZE_BYTES: Final = 4
 """Length of the size with which every record begins, a blank one too."""
 
+LENGTH_BYTES: Final = 2
+"""Length of the length of properties."""
+
 BLANK_BYTES: Final = 8
 """Bytes that a blank record writes; every file of the log reserves them behind its last record."""
 
@@ -378,6 +381,12 @@ def _topic_bytes(data: bytes | memoryview, topic_at: int, magic: int) -> int:
     if magic == MAGIC_V1:
         return data[topic_at - 1]
     length: int = _SHORT.unpack_from(data, topic_at - _SHORT.size)[0]
+    return length
+
+
+def read_length(data: bytes | memoryview, properties_at: int) -> int:
+    """Return the length of the properties that begin at `properties_at`."""
+    length: int = _SHORT.unpack_from(data, properties_at - _SHORT.size)[0]
     return length
 
 

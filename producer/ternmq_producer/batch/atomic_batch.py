@@ -1,7 +1,7 @@
 """Atomic batches: messages of one topic and queue, stored together or not at all."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ternmq_model.arguments import is_kind
 from ternmq_model.errors import IllegalMessage
@@ -9,14 +9,11 @@ from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record.format import ATOMIC_BATCH_BYTES_MAX
+from ternmq_model.record.format import ATOMIC_BATCH_BYTES_MAX, OVERHEAD_BYTES
 from ternmq_producer.batch.pending_send import PendingSend, ResultSink
 
 if TYPE_CHECKING:
     import asyncio
-
-RECORD_BYTES_MIN: Final = 91
-"""Least bytes of a record beside its topic, body and properties."""
 
 
 def check_messages(messages: Sequence[Message]) -> None:
@@ -57,7 +54,7 @@ def check_batch(messages: Sequence[Message]) -> None:
     keys = {message.sharding_key for message in messages}
     if len(keys) > 1:
         raise IllegalMessage("a batch is for one queue: its messages have one sharding key or none")
-    check_length(topic, sum(RECORD_BYTES_MIN + len(topic) + len(one.body) for one in messages))
+    check_length(topic, sum(OVERHEAD_BYTES + len(topic) + len(one.body) for one in messages))
 
 
 def check_length(topic: str, record_bytes: int) -> None:

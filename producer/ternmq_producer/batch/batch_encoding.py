@@ -10,7 +10,8 @@ from ternmq_model.errors import IllegalMessage
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.properties import UNIQUE_KEY
 from ternmq_model.record.encoder import RecordEncoder
-from ternmq_producer.batch.atomic_batch import RECORD_BYTES_MIN, PendingBatch, check_length
+from ternmq_model.record.format import OVERHEAD_BYTES, OVERHEAD_BYTES_MAX
+from ternmq_producer.batch.atomic_batch import PendingBatch, check_length
 from ternmq_producer.batch.batcher import ProducerBatch, all_pending
 from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES, PendingSend
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -42,7 +43,7 @@ class StreamFormat:
         )
         self._surely_fits_bytes = min(self._body_bytes_max, self._properties_bytes_max)
         self._added_bytes = (
-            RECORD_BYTES_MIN
+            OVERHEAD_BYTES
             + len(opened.born_host + opened.store_host)
             - 16  # of two IPv4 hosts
             + len(UNIQUE_KEY)
@@ -50,7 +51,7 @@ class StreamFormat:
             + keys.key_bytes
             + len(opened.properties_suffix)
         )
-        extra = 115 + _UNIQUE_KEY_BYTES + len(opened.properties_suffix)
+        extra = OVERHEAD_BYTES_MAX + _UNIQUE_KEY_BYTES + len(opened.properties_suffix)
         # Sizes were estimated before the broker was asked. With a suffix longer than expected,
         # every record may be larger by the difference, the smallest ones relatively the most.
         self.batch_bytes_max = opened.batch_bytes_max

@@ -26,7 +26,10 @@ from ternmq_store.index.index_format import (
     IndexHeader,
     IndexSizes,
     chain,
+    decode_entries,
     decode_header,
+    decode_slots,
+    encode_slot,
     good_entries,
     likely_sizes,
     link_entries,
@@ -117,7 +120,7 @@ class IndexFile:
         begin = sizes.entry_at(first)
         view[begin : begin + len(hung.entries)] = hung.entries
         for slot, number in hung.slots.items():
-            view[slot_at(slot) : slot_at(slot + 1)] = number.to_bytes(SLOT_BYTES, "big")
+            view[slot_at(slot) : slot_at(slot + 1)] = encode_slot(number)
         return hung.slots_taken
 
     def _put_many(self, hashes: Hashes, offsets: Ints, stored_at_ms: Ints, begin_ms: int) -> int:
@@ -149,13 +152,13 @@ class IndexFile:
 def read_entries(file: File, sizes: IndexSizes, first: int, count: int) -> Entries:
     """Return up to `count` entries from number `first` on, without touching the map."""
     data = file.read(sizes.entry_at(first), min(count, sizes.entries - first) * ENTRY_BYTES)
-    return np.frombuffer(data[: len(data) - len(data) % ENTRY_BYTES], dtype=ENTRY)
+    return decode_entries(data)
 
 
 def read_slot(file: File, slot: int) -> int:
     """Return the number of the newest entry of a slot's chain; 0 or less = none."""
-    data = file.read(slot_at(slot), SLOT_BYTES)
-    return int.from_bytes(data, "big", signed=True)
+    found = decode_slots(file.read(slot_at(slot), SLOT_BYTES))
+    return int(found[0]) if len(found) else 0
 
 
 def open_info(files: FileSystem, path: Path, known: Sequence[IndexSizes]) -> IndexInfo | None:

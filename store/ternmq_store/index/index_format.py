@@ -43,6 +43,21 @@ _ROW_MASK: Final = (1 << _ROW_BITS) - 1
 _ENTRIES_PER_SLOT: Final = 4
 
 
+def decode_entries(data: bytes) -> Entries:
+    """Return the complete entries in `data`, which begins with one."""
+    return np.frombuffer(data, dtype=ENTRY, count=len(data) // ENTRY_BYTES)
+
+
+def decode_slots(data: bytes) -> NDArray[np.int32]:
+    """Return the complete slots in `data`, which begins with one."""
+    return np.frombuffer(data, dtype=SLOT, count=len(data) // SLOT_BYTES)
+
+
+def encode_slot(number: int) -> bytes:
+    """Return the bytes of a slot that holds `number`."""
+    return _SLOT.pack(number)
+
+
 class IndexSizes(NamedTuple):
     """Counts of slots and entries in a file; the file itself does not say."""
 
@@ -248,7 +263,7 @@ def sizes_by_entry(
             multiple of 20 bytes before the file's end.
         window: Some of the file's bytes, a multiple of 20.
     """
-    entries = np.frombuffer(window, dtype=ENTRY)
+    entries = decode_entries(window)
     rows = np.flatnonzero(entries["offset"] == header.end_offset).tolist()
     found: list[IndexSizes] = []
     for row in rows:

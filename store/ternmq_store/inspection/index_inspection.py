@@ -17,15 +17,17 @@ import numpy as np
 from ternmq_model.arrays import Ints
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import index_folder, is_index_name
+from ternmq_store.index.index_file import read_slot
 from ternmq_store.index.index_format import (
-    ENTRY,
     ENTRY_BYTES,
     HEADER_BYTES,
     SLOT_BYTES,
     Entries,
     IndexHeader,
     IndexSizes,
+    decode_entries,
     decode_header,
+    decode_slots,
 )
 
 _PIECE_ENTRIES: Final = 3_276
@@ -86,7 +88,7 @@ def _slots_range(file: File, head: IndexHead) -> tuple[int, int]:
     used, place, low = 0, 0, 1
     while place < most:
         data = file.read(HEADER_BYTES + place * SLOT_BYTES, _PIECE_BYTES)
-        words = np.frombuffer(data[: len(data) - len(data) % SLOT_BYTES], dtype=">i4")
+        words = decode_slots(data)
         if not len(words):
             break
         filled = np.flatnonzero(words) + place
@@ -104,7 +106,7 @@ def _is_sound(file: File, head: IndexHead, slots: int) -> bool:
     """Return whether the first entries, read as if there were so many slots, can be that."""
     count = min(head.header.next_number - 1, _SAMPLE_ENTRIES)
     data = file.read(_sizes(head, slots).entry_at(1), count * ENTRY_BYTES)
-    entries = np.frombuffer(data, dtype=ENTRY)
+    entries = decode_entries(data)
     offsets, hashes = entries["offset"], entries["hash"]
     numbers = np.arange(1, count + 1)
     if (
@@ -115,11 +117,9 @@ def _is_sound(file: File, head: IndexHead, slots: int) -> bool:
         or ((entries["previous"] < 0) | (entries["previous"] >= numbers)).any()
     ):
         return False
-    newest = [
-        int.from_bytes(file.read(HEADER_BYTES + int(h) % slots * SLOT_BYTES, SLOT_BYTES), "big")
-        for h in hashes.tolist()
-    ]
-    return bool((np.array(newest) >= numbers).all())
+    newest = np.array([read_slot(file, each % slots) for each in hashes.tolist()])
+    # A negative slot is damaged: it does not show that there are other slots.
+    return bool(((newest >= numbers) | (newest < 0)).all())
 
 
 def _sizes(head: IndexHead, slots: int) -> IndexSizes:
@@ -138,7 +138,7 @@ def walk_entries(files: FileSystem, head: IndexHead, slots: int) -> Generator[Fo
         while number < head.header.next_number:
             count = min(_PIECE_ENTRIES, head.header.next_number - number)
             data = file.read(_sizes(head, slots).entry_at(number), count * ENTRY_BYTES)
-            entries = np.frombuffer(data[: len(data) - len(data) % ENTRY_BYTES], dtype=ENTRY)
+            entries = decode_entries(data)
             if not len(entries):
                 return
             yield FoundEntries(number, entries)
@@ -148,4 +148,4 @@ def walk_entries(files: FileSystem, head: IndexHead, slots: int) -> Generator[Fo
 def read_slots(files: FileSystem, head: IndexHead, slots: int) -> Ints:
     """Return the number of the newest entry of each slot; 0 where there is none."""
     with closing(files.open(head.path, read_only=True)) as file:
-        return np.frombuffer(file.read(HEADER_BYTES, slots * SLOT_BYTES), ">i4").astype(np.int64)
+        return decode_slots(file.read(HEADER_BYTES, slots * SLOT_BYTES)).astype(np.int64)

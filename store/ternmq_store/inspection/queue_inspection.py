@@ -3,7 +3,6 @@
 Source: RocketMQ `ConsumeQueue`, `ConsumeQueueExt`.
 """
 
-import struct
 from collections.abc import Collection, Generator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -13,14 +12,12 @@ from ternmq_model.offsets import UNIT_BYTES, QueueOffset
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import consume_queue_folder, queue_ext_folder
 from ternmq_store.disk.mapped_file_queue import FoundFile, find_files
-from ternmq_store.queues.consume_queue_ext import EXT_UNIT_BYTES_MAX, ExtUnit
 from ternmq_store.queues.consume_queues import count_in_row, unit_file_bytes
+from ternmq_store.queues.ext_units import EXT_UNIT_BYTES_MAX, FIRST_ADDRESS, ExtUnit, find_ext_unit
 from ternmq_store.queues.unit_files import FileUnits, count_written, walk_units
 from ternmq_store.queues.units import Unit, Units, read_units, unit_of
 
 _PIECE_UNITS: Final = 819
-_EXT_HEAD: Final = struct.Struct(">hqqh")
-_FIRST_ADDRESS: Final = -(1 << 63)
 
 
 class QueueFiles(NamedTuple):
@@ -112,18 +109,13 @@ class ExtReader:
 
     def unit(self, address: int) -> ExtUnit | None:
         """Return what lies at `address`, a queue unit's tag code; None if that is no unit."""
-        place = address - _FIRST_ADDRESS
+        place = address - FIRST_ADDRESS
         found = next((f for f in self._files if f.base <= place < f.base + f.file_bytes), None)
         if found is None:
             return None
         with closing(self._file_system.open(found.path, read_only=True)) as file:
             data = file.read(place - found.base, EXT_UNIT_BYTES_MAX)
-        if len(data) < _EXT_HEAD.size:
-            return None
-        size, tag_code, stored_at_ms, bit_map_bytes = _EXT_HEAD.unpack_from(data)
-        if bit_map_bytes < 0 or size != _EXT_HEAD.size + bit_map_bytes or size > len(data):
-            return None
-        return ExtUnit(tag_code, stored_at_ms, data[_EXT_HEAD.size : size])
+        return find_ext_unit(data, 0)
 
 
 def last_unit(files: FileSystem, queue: QueueFiles) -> Unit | None:

@@ -3,20 +3,12 @@
 Source: RocketMQ `ExpressionMessageFilter.isMatchedByConsumeQueue`.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.arrays import Bytes, Ints
-
-EXT_FIELDS: list[Any] = [
-    ("size", ">i2"),
-    ("tag_code", ">i8"),
-    ("stored_at_ms", ">i8"),
-    ("bit_map_bytes", ">i2"),
-]
-"""Header of a unit beside a consume queue; its bit map follows."""
+from ternmq_store.queues.ext_units import EXT_FIELDS
 
 
 class BitMapFilter(NamedTuple):
@@ -40,17 +32,9 @@ class BitMapFilter(NamedTuple):
         Args:
             units: As `unit_type` says.
         """
-        bits: Bytes = np.frombuffer(self.bits, dtype=np.uint8)
+        bits: NDArray[np.uint8] = np.frombuffer(self.bits, dtype=np.uint8)
         tells = units["bit_map_bytes"] == len(bits)
         tells &= units["size"] == units.dtype.itemsize
         matched: NDArray[np.bool_] = ((units["bit_map"] & bits) == bits).all(axis=1)
         matched |= ~tells
         return matched
-
-
-def units_in(view: memoryview, positions: Ints, kind: "np.dtype[np.void]") -> NDArray[np.void]:
-    """Return the units at positions of a file, each of which lies before its end."""
-    window: NDArray[np.void] = np.ndarray(
-        (len(view) - kind.itemsize + 1,), np.dtype((np.void, kind.itemsize)), view, strides=(1,)
-    )
-    return window[positions].view(kind)

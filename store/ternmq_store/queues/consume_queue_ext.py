@@ -8,7 +8,6 @@ Source: RocketMQ `ConsumeQueueExt`.
 """
 
 import contextlib
-import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -21,30 +20,25 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import base_of, file_name, queue_ext_folder, step_end
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.disk.mapped_file_queue import FoundFile, MappedFileQueue
-from ternmq_store.queues.bit_map_filter import EXT_FIELDS, BitMapFilter, units_in
-
-_HEAD: Final = struct.Struct(">hqqh")
-_HEAD_TYPE: Final[np.dtype[np.void]] = np.dtype(EXT_FIELDS)
-assert _HEAD_TYPE.itemsize == _HEAD.size
+from ternmq_store.queues.bit_map_filter import BitMapFilter
+from ternmq_store.queues.ext_units import (
+    END_MARK,
+    EXT_HEADER,
+    EXT_UNIT_BYTES_LEAST,
+    EXT_UNIT_BYTES_MAX,
+    FIRST_ADDRESS,
+    ExtUnit,
+    encode_ext_unit,
+    find_ext_unit,
+    units_in,
+)
 
 CONSUME_QUEUE_EXT_FILE_BYTES: Final = 48 << 20
-EXT_UNIT_BYTES_LEAST: Final = _HEAD.size
-EXT_UNIT_BYTES_MAX: Final = 32_767
 _END_BYTES: Final = 4
-_END_MARK: Final = (-1).to_bytes(2, "big", signed=True)
-_FIRST_ADDRESS: Final = -(1 << 63)
 ADDRESS_MAX: Final = -(1 << 31) - 1
 """Greatest address of a unit here; greater values are tag codes."""
 
 _PIECE_BYTES: Final = 1 << 16
-
-
-class ExtUnit(NamedTuple):
-    """Content of one unit."""
-
-    tag_code: int
-    stored_at_ms: int
-    bit_map: bytes
 
 
 class ExtRows(NamedTuple):
@@ -90,7 +84,7 @@ def plain_tag_codes(units: NDArray[np.void]) -> TagCodes:
 
 def _codes_in(headers: NDArray[np.void]) -> tuple[Ints, NDArray[np.bool_]]:
     bit_map_bytes = headers["bit_map_bytes"].astype(np.int64)
-    is_known = (bit_map_bytes >= 0) & (headers["size"] == bit_map_bytes + _HEAD.size)
+    is_known = (bit_map_bytes >= 0) & (headers["size"] == bit_map_bytes + EXT_UNIT_BYTES_LEAST)
     return headers["tag_code"].astype(np.int64), is_known
 
 
@@ -111,7 +105,7 @@ class ExtSource(NamedTuple):
         if is_known is None:
             return plain
         rows = np.flatnonzero(~is_known)
-        for inside, headers in self._units(codes, rows, _HEAD_TYPE):
+        for inside, headers in self._units(codes, rows, EXT_HEADER):
             codes[inside], is_known[inside] = _codes_in(headers)
         return TagCodes(codes, None if is_known.all() else is_known)
 
@@ -133,7 +127,7 @@ class ExtSource(NamedTuple):
         self, codes: Ints, rows: Ints, kind: "np.dtype[np.void]"
     ) -> Iterator[tuple[Ints, NDArray[np.void]]]:
         """Yield rows whose addresses lie in one file, with what begins there, file by file."""
-        offsets = codes[rows] - _FIRST_ADDRESS
+        offsets = codes[rows] - FIRST_ADDRESS
         bases = offsets - offsets % self.file_bytes
         for base in np.unique(bases).tolist():
             inside = bases == base
@@ -221,15 +215,14 @@ class ConsumeQueueExt:
         for code, stored_at_ms, bits in zip(
             tag_codes.tolist(), rows.stored_at_ms.tolist(), rows.bit_maps, strict=True
         ):
-            bit_map = bits if _HEAD.size + len(bits) <= EXT_UNIT_BYTES_MAX else b""
-            size = _HEAD.size + len(bit_map)
+            bit_map = bits if EXT_UNIT_BYTES_LEAST + len(bits) <= EXT_UNIT_BYTES_MAX else b""
+            size = EXT_UNIT_BYTES_LEAST + len(bit_map)
             file_end = base_of(at, file_bytes) + file_bytes
             if at + size + _END_BYTES > file_end:
-                runs[-1][1].extend(_END_MARK)
+                runs[-1][1].extend(END_MARK)
                 at = file_end
                 runs.append((at, bytearray()))
-            runs[-1][1].extend(_HEAD.pack(size, code, stored_at_ms, len(bit_map)))
-            runs[-1][1].extend(bit_map)
+            runs[-1][1].extend(encode_ext_unit(code, stored_at_ms, bit_map))
             places.append(at)
             at += size
         self._make_real(at + _END_BYTES)
@@ -241,38 +234,31 @@ class ConsumeQueueExt:
         if self._dirty_from is None:
             self._dirty_from = self.end
         self.end = at
-        return np.array(places, dtype=np.int64) + _FIRST_ADDRESS
+        return np.array(places, dtype=np.int64) + FIRST_ADDRESS
 
     def unit(self, address: int) -> ExtUnit | None:
         """Return the unit at `address`; None if there is none."""
-        offset = address - _FIRST_ADDRESS
+        offset = address - FIRST_ADDRESS
         if offset < 0 or not self.files.has(offset):
             return None
         file = self.files.at(offset)
-        position = offset - file.base
-        if position + _HEAD.size > file.file_bytes:
-            return None
-        size, code, stored_at_ms, bit_map_bytes = _HEAD.unpack_from(file.view, position)
-        end = position + size
-        if bit_map_bytes < 0 or size != _HEAD.size + bit_map_bytes or end > file.file_bytes:
-            return None
-        return ExtUnit(code, stored_at_ms, bytes(file.view[position + _HEAD.size : end]))
+        return find_ext_unit(file.view, offset - file.base)
 
     def tag_codes(self, addresses: Ints) -> TagCodes:
         """Return the tag codes of the units at `addresses`."""
         codes, is_known = addresses.copy(), np.zeros(len(addresses), dtype=np.bool_)
-        offsets = addresses - _FIRST_ADDRESS
+        offsets = addresses - FIRST_ADDRESS
         for file in self.files.files:
-            inside = (offsets >= file.base) & (offsets <= file.end - _HEAD.size)
+            inside = (offsets >= file.base) & (offsets <= file.end - EXT_UNIT_BYTES_LEAST)
             rows = np.flatnonzero(inside)
             if len(rows):
-                headers = units_in(file.view, offsets[rows] - file.base, _HEAD_TYPE)
+                headers = units_in(file.view, offsets[rows] - file.base, EXT_HEADER)
                 codes[rows], is_known[rows] = _codes_in(headers)
         return TagCodes(codes, None if is_known.all() else is_known)
 
     def may_match(self, units: NDArray[np.void], test: BitMapFilter) -> NDArray[np.bool_]:
         """Return for each unit of a consume queue whether a filter may match it."""
-        offsets, kind = units["tag_code"].astype(np.int64) - _FIRST_ADDRESS, test.unit_type
+        offsets, kind = units["tag_code"].astype(np.int64) - FIRST_ADDRESS, test.unit_type
         matched = np.ones(len(units), dtype=np.bool_)
         tells = is_address(units["tag_code"]) & (units["offset"] >= test.begin)
         for file in self.files.files:
@@ -295,12 +281,12 @@ class ConsumeQueueExt:
         """
         end = 0
         if address is not None:
-            offset, unit = address - _FIRST_ADDRESS, self.unit(address)
+            offset, unit = address - FIRST_ADDRESS, self.unit(address)
             # Where the last unit is lost nobody knows where it ended: the next file is free.
             end = (
                 base_of(offset, self.files.file_bytes) + self.files.file_bytes
                 if unit is None
-                else offset + _HEAD.size + len(unit.bit_map)
+                else offset + EXT_UNIT_BYTES_LEAST + len(unit.bit_map)
             )
         if self.files.files and self.files.last.end < end:
             self.files.drop_from(0)
@@ -326,7 +312,7 @@ class ConsumeQueueExt:
 
         Source: RocketMQ `ConsumeQueueExt.truncateByMinAddress`.
         """
-        return self.files.drop_before(address - _FIRST_ADDRESS)
+        return self.files.drop_before(address - FIRST_ADDRESS)
 
     def take_dirty(self) -> Sequence[Path]:
         """Return the files with units that may not be on disk; the caller syncs them."""

@@ -24,6 +24,7 @@ from ternmq_store.index.index_format import (
     SLOT,
     Entries,
     chain,
+    decode_slots,
     make_entries,
     slot_at,
 )
@@ -275,7 +276,7 @@ class IndexWalk:
     def _compare_slots(self, file: File) -> None:
         for first in range(0, len(self.slots), _SLOTS_AT_ONCE):
             right = self.slots[first : first + _SLOTS_AT_ONCE].astype(SLOT)
-            there = np.frombuffer(file.read(slot_at(first), right.nbytes), dtype=SLOT)
+            there = decode_slots(file.read(slot_at(first), right.nbytes))
             # RocketMQ's slots may hold a number that stands for none.
             none = (there <= 0) & (right == 0)
             for row in np.flatnonzero((there != right) & ~none).tolist():

@@ -1,0 +1,67 @@
+"""Byte layout of the units beside consume queues (docs/formats/consume-queue-ext.md). Pure.
+
+A unit: size 2 | tag code 8 | store time 8 | bit map length 2 | bit map, big-endian.
+
+Source: RocketMQ `ConsumeQueueExt.CqExtUnit`.
+"""
+
+import struct
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.arrays import Ints
+
+EXT_FIELDS: Final[list[Any]] = [
+    ("size", ">i2"),
+    ("tag_code", ">i8"),
+    ("stored_at_ms", ">i8"),
+    ("bit_map_bytes", ">i2"),
+]
+"""Header of a unit; its bit map follows."""
+
+EXT_HEADER: Final[np.dtype[np.void]] = np.dtype(EXT_FIELDS)
+_HEAD: Final = struct.Struct(">hqqh")
+assert EXT_HEADER.itemsize == _HEAD.size
+
+EXT_UNIT_BYTES_LEAST: Final = _HEAD.size
+EXT_UNIT_BYTES_MAX: Final = 32_767
+END_MARK: Final = b"\xff\xff"
+"""Size of -1 behind the last unit of a file that another one follows."""
+
+FIRST_ADDRESS: Final = -(1 << 63)
+"""Address of the unit at the beginning of the first file."""
+
+
+class ExtUnit(NamedTuple):
+    """Content of one unit."""
+
+    tag_code: int
+    stored_at_ms: int
+    bit_map: bytes
+
+
+def encode_ext_unit(tag_code: int, stored_at_ms: int, bit_map: bytes) -> bytes:
+    """Return the bytes of a unit."""
+    return _HEAD.pack(_HEAD.size + len(bit_map), tag_code, stored_at_ms, len(bit_map)) + bit_map
+
+
+def find_ext_unit(data: bytes | memoryview, position: int) -> ExtUnit | None:
+    """Return the unit at `position`; None when no unit lies there completely."""
+    begin = position + _HEAD.size
+    if begin > len(data):
+        return None
+    size, tag_code, stored_at_ms, bit_map_bytes = _HEAD.unpack_from(data, position)
+    end = begin + bit_map_bytes
+    if bit_map_bytes < 0 or position + size != end or end > len(data):
+        return None
+    return ExtUnit(tag_code, stored_at_ms, bytes(data[begin:end]))
+
+
+def units_in(view: memoryview, positions: Ints, kind: "np.dtype[np.void]") -> NDArray[np.void]:
+    """Return copies of the units at `positions`; each must lie in `view` as long as `kind`."""
+    window: NDArray[np.void] = np.ndarray(
+        (len(view) - kind.itemsize + 1,), np.dtype((np.void, kind.itemsize)), view, strides=(1,)
+    )
+    return window[positions].view(kind)
