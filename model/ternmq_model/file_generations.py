@@ -1,4 +1,7 @@
-"""Generations of a small state file: the newest right one, and the errors when there is none.
+"""Generations of a small state file: replacing it, and reading the newest right one. Pure.
+
+Beside `topics.json` lie `topics.json.bak`, the generation before, and while a new one is written
+`topics.json.tmp`.
 
 A file that is not there is missing. One whose bytes are wrong is damaged, and the generation before
 it stands for it. One that is there and cannot be read is neither: nobody knows what it holds.
@@ -6,11 +9,70 @@ it stands for it. One that is there and cannot be read is neither: nobody knows 
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from ternmq_model.errors import StateDamaged, StateUnreadable
 
 T = TypeVar("T")
+
+
+class StateFolder(Protocol):
+    """Operations on the names in a folder of state files."""
+
+    def exists(self, path: Path) -> bool:
+        """Return whether a file is there."""
+        ...
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Rename a file, at once."""
+        ...
+
+    def sync_folder(self, folder: Path) -> None:
+        """Return when the names in `folder` survive a loss of power."""
+        ...
+
+
+def previous_path(path: Path) -> Path:
+    """Return the path of the generation before."""
+    return path.with_name(f"{path.name}.bak")
+
+
+def draft_path(path: Path) -> Path:
+    """Return the path of a generation that is being written."""
+    return path.with_name(f"{path.name}.tmp")
+
+
+def replace_generations(
+    folder: StateFolder,
+    write: Callable[[Path], None],
+    path: Path,
+    *,
+    keep_previous: bool = True,
+    in_both: bool = False,
+) -> None:
+    """Replace the state file at `path`, durably. One writer at a time.
+
+    A writer that is interrupted at any moment leaves the new generation or the one before.
+
+    Args:
+        folder: Operations on the folder of the file, which exists.
+        write: Writes all of the new generation to a path and syncs it.
+        path: The file.
+        keep_previous: True = the generation before stays as `<name>.bak`.
+        in_both: Write the generation before anew as well, so that either can be taken. Each is
+            replaced in its place: the old file never becomes the generation before.
+
+    Raises:
+        OSError: The disk refused; the generation before can still be read.
+    """
+    draft, previous = draft_path(path), previous_path(path)
+    for target in (path, previous) if in_both else (path,):
+        write(draft)
+        if keep_previous and not in_both and folder.exists(path):
+            # Between the two renames there is no main file; a reader takes the previous one.
+            folder.rename(path, previous)
+        folder.rename(draft, target)
+        folder.sync_folder(path.parent)
 
 
 def read_state(read: Callable[[Path], bytes], path: Path) -> bytes | None:

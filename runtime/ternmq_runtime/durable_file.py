@@ -1,7 +1,6 @@
-"""Small state files that are replaced as a whole and survive a loss of power.
+"""State files of the operating system that survive a loss of power.
 
-Beside `topics.json` lie `topics.json.bak`, the generation before, and while a new one is written
-`topics.json.tmp`. Every function blocks: call them through the blocking pool.
+Every function blocks: call them through the blocking pool.
 
 Source:
     RocketMQ `MixAll.string2File` and `ConfigManager.load`, which do not sync.
@@ -14,7 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, TypeVar, cast
 
-from ternmq_model.file_generations import newest_generation
+from ternmq_model.file_generations import (
+    draft_path,
+    newest_generation,
+    previous_path,
+    replace_generations,
+)
 
 T = TypeVar("T")
 
@@ -26,42 +30,35 @@ _PRIVATE_FOLDER: Final = 0o700
 
 
 def replace_durably(path: Path, data: bytes, *, in_both: bool = False) -> None:
-    """Make `data` the content of the file at `path`; the generation before is `<name>.bak`.
-
-    When this returns, a reader finds `data` even after a loss of power; when it is interrupted at
-    any moment, `read_newest` finds either `data` or what was there before. One writer at a time.
-
-    Args:
-        path: In a directory that exists.
-        data: All of the file.
-        in_both: Make it the generation before as well, so that either can be taken. Each is
-            replaced in its place: what was the file never becomes the generation before.
+    """Make `data` the content of the state file at `path`, as `replace_generations` does.
 
     Raises:
-        OSError: The disk refused. What was there before can still be read.
+        OSError: The disk refused. The generation before can still be read.
     """
-    new = _beside(path, ".tmp")
-    _replace(path, new, data, keep_previous=not in_both)
-    if in_both:
-        _replace(_beside(path, ".bak"), new, data, keep_previous=False)
 
-
-def _replace(path: Path, new: Path, data: bytes, *, keep_previous: bool) -> None:
-    try:
-        with open_private(new, "wb") as file:
+    def write(draft: Path) -> None:
+        with open_private(draft, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        if keep_previous:
-            # Between the two renames there is no main file; a reader takes the previous one.
-            with suppress(FileNotFoundError):
-                path.replace(_beside(path, ".bak"))
-        new.replace(path)
+
+    try:
+        replace_generations(_Folder(), write, path, in_both=in_both)
     except OSError:
         with suppress(OSError):
-            new.unlink(missing_ok=True)
+            draft_path(path).unlink(missing_ok=True)
         raise
-    sync_directory(path.parent)
+
+
+class _Folder:
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def rename(self, old: Path, new: Path) -> None:
+        old.replace(new)
+
+    def sync_folder(self, folder: Path) -> None:
+        sync_directory(folder)
 
 
 def open_private(path: Path, mode: str) -> IO[bytes]:
@@ -128,7 +125,7 @@ def read_newest(path: Path, parse: Callable[[bytes], T]) -> T | None:
         StateDamaged: What is there is damaged, both the file and the generation before.
         OSError: The disk refuses to rename a file that is not right.
     """
-    generations = (path, _beside(path, ".bak"))
+    generations = (path, previous_path(path))
     return newest_generation(Path.read_bytes, generations, parse, on_older=_restore)
 
 
@@ -136,12 +133,8 @@ def _restore(older: Path, reason: str) -> None:
     path = older.with_suffix("")
     logger.error("previous generation taken file=%s reason=%s", older, reason)
     with suppress(FileNotFoundError):
-        path.replace(_beside(path, ".bad"))
+        path.replace(path.with_name(f"{path.name}.bad"))
     try:
         replace_durably(path, older.read_bytes())
     except OSError as error:
         logger.error("file not written anew file=%s error=%s", path, error)
-
-
-def _beside(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from ternmq_model.errors import StateUnreadable
-from ternmq_model.file_generations import read_state
+from ternmq_model.file_generations import previous_path, read_state
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.disk.state_file import previous_path, read_whole
+from ternmq_store.disk.state_file import read_whole
 from ternmq_store.recovery.recovery_decisions import (
     RecoveryDecision,
     RecoveryOption,

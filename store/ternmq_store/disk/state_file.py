@@ -1,8 +1,6 @@
-"""Small files that are replaced as a whole and survive a loss of power; every function blocks.
+"""State files in the store's file system, so that a simulated broker loses or keeps its tables.
 
-Beside `topics.json` lie `topics.json.bak`, the generation before, and while a new one is written
-`topics.json.tmp`. It goes through the store's file system, so that a simulated broker loses or
-keeps its tables with its messages.
+Every function blocks.
 
 Source: RocketMQ `MixAll.string2File`, `ConfigManager.load`, which do not sync.
 """
@@ -14,7 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from ternmq_model.file_generations import newest_generation
+from ternmq_model.file_generations import (
+    newest_generation,
+    previous_path,
+    replace_generations,
+)
 from ternmq_store.disk.filesystem import FileSystem
 
 T = TypeVar("T")
@@ -32,37 +34,19 @@ def replace_file(
     keep_previous: bool = True,
     in_both: bool = False,
 ) -> None:
-    """Make `data` the content of `path`, durably. One writer at a time.
-
-    Interrupted at any moment it leaves the new generation or the one before.
-
-    Args:
-        files: Where `path` lies.
-        path: In a folder that exists.
-        data: All of the file.
-        keep_previous: True = the generation before stays as `<name>.bak`.
-        in_both: Make `data` the generation before as well, so that either can be taken. Each is
-            replaced in its place: what was the file never becomes the generation before.
+    """Make `data` the content of the state file at `path`, as `replace_generations` does.
 
     Raises:
-        OSError: The disk refused; what was there can still be read.
+        OSError: The disk refused; the generation before can still be read.
     """
-    new = _beside(path, ".tmp")
-    _replace(files, path, new, data, keep_previous=keep_previous and not in_both)
-    if in_both:
-        _replace(files, previous_path(path), new, data, keep_previous=False)
 
+    def write(draft: Path) -> None:
+        with closing(files.open(draft, create=True)) as file:
+            file.resize(0)
+            file.write(0, data)
+            file.sync()
 
-def _replace(files: FileSystem, path: Path, new: Path, data: bytes, *, keep_previous: bool) -> None:
-    with closing(files.open(new, create=True)) as file:
-        file.resize(0)
-        file.write(0, data)
-        file.sync()
-    if keep_previous and files.exists(path):
-        # Between the two renames there is no main file; a reader takes the previous one.
-        files.rename(path, previous_path(path))
-    files.rename(new, path)
-    files.sync_folder(path.parent)
+    replace_generations(files, write, path, keep_previous=keep_previous, in_both=in_both)
 
 
 def read_generations(files: FileSystem, path: Path, parse: Callable[[bytes], T]) -> T | None:
@@ -98,12 +82,3 @@ def read_whole(files: FileSystem, path: Path, *, bytes_max: int = STATE_FILE_BYT
         if size > bytes_max:
             raise ValueError(f"{size} bytes are too many for a state file")
         return file.read(0, size)
-
-
-def previous_path(path: Path) -> Path:
-    """Return the path of the generation before."""
-    return _beside(path, ".bak")
-
-
-def _beside(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)

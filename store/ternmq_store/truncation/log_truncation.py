@@ -14,6 +14,7 @@ from typing import Final
 
 from ternmq_model.clock import Clock
 from ternmq_model.errors import StoreError
+from ternmq_model.file_generations import previous_path
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
@@ -30,7 +31,6 @@ from ternmq_store.disk.layout import (
     notes_path,
 )
 from ternmq_store.disk.mapped_file_queue import find_files
-from ternmq_store.disk.state_file import previous_path
 from ternmq_store.log.file_allocation import AllocateTask
 from ternmq_store.log.log_notes import LogNotes, load_notes, save_notes
 from ternmq_store.log.store_session import StoreSession

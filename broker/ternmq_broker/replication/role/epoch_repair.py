@@ -25,10 +25,11 @@ from ternmq_broker.state.table_formats import REPLICATION
 from ternmq_broker.state.table_generations import check_refusals, config_folder, find_table
 from ternmq_model.epochs import EPOCH_MAX, doubt_of
 from ternmq_model.errors import StoreNotFound
+from ternmq_model.file_generations import previous_path
 from ternmq_model.json_checksum import add_checksum
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.reserve_file import replace_file_from_reserve
-from ternmq_store.disk.state_file import previous_path, read_whole
+from ternmq_store.disk.state_file import read_whole
 
 _BEYOND_TOLD: Final = 2 * PROMOTION_STEP
 """Greatest distance of a promotion's epoch from one that was plausible when it was reported."""

@@ -26,10 +26,11 @@ from ternmq_broker.state.table_formats import (
 )
 from ternmq_broker.state.table_generations import bad_path, config_folder
 from ternmq_model.errors import RefusedError, StoreError
+from ternmq_model.file_generations import previous_path
 from ternmq_model.json_checksum import add_checksum
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
-from ternmq_store.disk.state_file import previous_path, read_whole, replace_file
+from ternmq_store.disk.state_file import read_whole, replace_file
 from ternmq_store.log.log_notes import load_notes, save_notes
 from tests.support.brokers import Client, World, bodies, world
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem

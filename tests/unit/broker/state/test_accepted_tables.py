@@ -10,8 +10,9 @@ from ternmq_broker.state.table_formats import TIMER, TRANSACTIONS
 from ternmq_broker.state.table_generations import StoredTable, bad_path, config_folder, find_table
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.state.transaction_scan_offset import ScanOffset
+from ternmq_model.file_generations import previous_path
 from ternmq_model.json_checksum import add_checksum
-from ternmq_store.disk.state_file import previous_path, replace_file
+from ternmq_store.disk.state_file import replace_file
 from ternmq_store.log.log_notes import LogNotes, load_notes, save_notes
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
 

@@ -7,8 +7,9 @@ import pytest
 from ternmq_broker.state.table_file import TableFile
 from ternmq_broker.state.table_formats import parse_table
 from ternmq_model.errors import StoreError
+from ternmq_model.file_generations import previous_path
 from ternmq_model.json_checksum import verify_checksum
-from ternmq_store.disk.state_file import previous_path, read_whole
+from ternmq_store.disk.state_file import read_whole
 from tests.support.files import MemoryFileSystem
 from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
 

@@ -19,8 +19,9 @@ from ternmq_broker.state.table_generations import (
 )
 from ternmq_broker.state.transaction_scan_offset import ScanOffset
 from ternmq_model.errors import StateUnreadable, StoreError
+from ternmq_model.file_generations import previous_path
 from ternmq_model.json_checksum import add_checksum
-from ternmq_store.disk.state_file import previous_path, replace_file
+from ternmq_store.disk.state_file import replace_file
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
 
 ROOT = Path("/broker")

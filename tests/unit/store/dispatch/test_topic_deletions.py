@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_model.file_generations import previous_path
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_store.disk.state_file import previous_path
 from ternmq_store.dispatch.topic_deletions import (
     decode_deletions,
     encode_deletions,

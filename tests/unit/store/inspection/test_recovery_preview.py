@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ternmq_console.store.next_start import next_start
+from ternmq_model.file_generations import previous_path
 from ternmq_store.disk.layout import (
     abort_path,
     checkpoint_path,
@@ -14,7 +15,6 @@ from ternmq_store.disk.layout import (
     file_name,
     notes_path,
 )
-from ternmq_store.disk.state_file import previous_path
 from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.inspection.recovery_preview import (
     RecoveryPreview,

@@ -1,6 +1,7 @@
 from collections.abc import Collection
 from dataclasses import replace
 
+from ternmq_model.file_generations import previous_path
 from ternmq_store.disk.layout import (
     commit_log_folder,
     consume_queue_folder,
@@ -9,7 +10,6 @@ from ternmq_store.disk.layout import (
     next_file_path,
     notes_path,
 )
-from ternmq_store.disk.state_file import previous_path
 from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.inspection.recovery_preview import RecoveryPreview, preview_recovery
 from ternmq_store.inspection.repair import (

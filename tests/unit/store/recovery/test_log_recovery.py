@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from ternmq_model.errors import StateUnreadable
+from ternmq_model.file_generations import previous_path
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.layout import (
@@ -19,7 +20,6 @@ from ternmq_store.disk.layout import (
     file_name,
     notes_path,
 )
-from ternmq_store.disk.state_file import previous_path
 from ternmq_store.log.checkpoint import decode_checkpoint, encode_checkpoint
 from ternmq_store.log.flush import write_checkpoint
 from ternmq_store.message_store import MessageStore
