@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,10 @@ from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import SIZE_BYTES, read_properties, read_size
 from ternmq_model.record.scanner import Verify
-from ternmq_store.columns import column_names
-from ternmq_store.columns.arrow import arrow, compute
 from ternmq_store.columns.batches import build_rows
 from ternmq_store.columns.record_validation import DamagedRow, ExpectedRecords
 from ternmq_store.scan.directory import StoreDirectory
+from ternmq_store.scan.row_filter import matching_rows
 from ternmq_store.scan.scan_spec import ScanSpec
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ class LogRows:
             looked_at = int(rows[built.looked_at])
         damaged += [DamagedRow(int(rows[row]), error) for row, error in built.damaged]
         damaged = sorted((d for d in damaged if d.row < looked_at), key=lambda each: each.row)
-        batch = only_wanted(built.batch, self._wanted)
+        batch = matching_rows(built.batch, self._wanted)
         return ScannedRows(batch if batch.num_rows else None, looked_at, damaged)
 
     def _count(self, choice: RecordSelection) -> int:
@@ -257,30 +256,3 @@ def _read_each(
             rows = rows[len(near) :]
     lengths = np.array([len(piece) for piece in pieces], dtype=np.int64)
     return memoryview(b"".join(pieces)), np.cumsum(lengths) - lengths
-
-
-def only_wanted(batch: "pa.RecordBatch", wanted: ScanSpec) -> "pa.RecordBatch":
-    """Return the rows that are wanted, with the columns that are."""
-    found: Any = batch
-    if wanted.tags:
-        found = found.filter(
-            compute.is_in(found[column_names.TAGS], arrow.array(sorted(wanted.tags)))
-        )
-    if wanted.stored_from_ms or wanted.stored_before_ms:
-        at_us = found[column_names.STORED_AT].view(arrow.int64()).to_numpy()
-        good = at_us >= wanted.stored_from_ms * 1000
-        if wanted.stored_before_ms:
-            good &= at_us < wanted.stored_before_ms * 1000
-        if not good.all():
-            found = found.filter(arrow.array(good))
-    if wanted.keys:
-        keys = found[column_names.KEYS]
-        hit = compute.is_in(keys.flatten(), arrow.array(sorted(wanted.keys))).to_numpy(
-            zero_copy_only=False
-        )
-        rows = np.unique(compute.list_parent_indices(keys).to_numpy()[hit])
-        found = found.take(arrow.array(rows))
-    if len(found.schema) != len(wanted.columns):
-        found = found.select(list(wanted.columns))
-    kept: pa.RecordBatch = found
-    return kept

@@ -4,13 +4,12 @@ The connections belong to the process; see `ternmq_consumer.scan.shared_scanner`
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 
 from ternmq_client.config import nameserver_texts
 from ternmq_client.retry_timeout import lasted
@@ -39,17 +38,13 @@ from ternmq_pipeline.planning.data_loss import (
 )
 from ternmq_pipeline.source.pushdown import RowFilter
 from ternmq_store.columns.batches import build_rows
+from ternmq_store.scan.row_filter import matching_rows
+from ternmq_store.scan.scan_spec import ScanSpec
 
 JOINED_BYTES: Final = 4 << 20
 """Bytes of records that are enough for a batch."""
 
 TO_GO_ON: Final = "Option failOnDataLoss=false passes it over."
-
-_compute: Any = pyarrow.compute
-"""Its functions take more than their types tell."""
-
-ColumnTest: TypeAlias = Callable[[Any], Any]
-"""A test of each cell of a column, for wanted rows."""
 
 logger = logging.getLogger(__name__)
 
@@ -230,13 +225,17 @@ def _warn_of_damage(offset_range: OffsetRange, before: int, count: int) -> None:
 
 
 def _pulled(offset_range: OffsetRange, request: FetchRequest) -> Iterator[FetchedRows]:
-    """Give a range as `_scanned` does, but make the batches here.
+    """Yield what `_scanned` does, with batches made here.
 
-    The broker compares codes of tags alone, so tags, and all else that it does not look at, are
-    tested here.
+    The broker compares codes of tags alone: tags, keys and store times are tested here.
     """
-    tests = _tests(request)
-    columns = tuple(dict.fromkeys((*request.columns, *tests)))
+    spec = ScanSpec(
+        subscription=request.subscription,
+        stored_from_ms=request.stored_from_ms,
+        stored_before_ms=request.stored_before_ms,
+        keys=frozenset(request.keys),
+        columns=request.columns,
+    )
     next_offset, damaged = int(offset_range.begin), 0
     scanner = shared_scanner(request.nameserver)
     with scanner.pull(
@@ -251,11 +250,8 @@ def _pulled(offset_range: OffsetRange, request: FetchRequest) -> Iterator[Fetche
                     raise DataLost([QueueLoss(offset_range.queue, reason)])
                 _warn_of_damage(offset_range, piece.next_offset, count)
                 damaged = piece.damaged
-            for batch in _batches_of(piece, offset_range, request, columns):
-                rows = batch
-                for name, test in tests.items():
-                    rows = rows.filter(test(rows.column(name)))
-                yield FetchedRows(rows, next_offset)
+            for batch in _batches_of(piece, offset_range, request, spec.columns_needed):
+                yield FetchedRows(matching_rows(batch, spec), next_offset)
             next_offset = piece.next_offset
             yield FetchedRows(None, next_offset)
 
@@ -297,7 +293,7 @@ def _as_one(pieces: Sequence[PulledBatch]) -> PulledBatch:
 
 
 def _batches_of(
-    piece: PulledBatch, offset_range: OffsetRange, request: FetchRequest, columns: tuple[str, ...]
+    piece: PulledBatch, offset_range: OffsetRange, request: FetchRequest, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     sizes = np.frombuffer(piece.record_sizes, "<i4").astype(np.int64)
     starts = np.cumsum(sizes) - sizes
@@ -318,34 +314,3 @@ def _batches_of(
             )
         yield built.batch
         done += built.looked_at
-
-
-def _tests(request: FetchRequest) -> dict[str, ColumnTest]:
-    """Return what the broker leaves to be tested, by column."""
-    tests: dict[str, ColumnTest] = {}
-    if request.subscription is not None and request.subscription.tags:
-        tags = pa.array(sorted(request.subscription.tags), pa.string())
-        tests["tags"] = lambda column: _compute.is_in(column, tags)
-    if request.keys:
-        keys = pa.array(request.keys, pa.string())
-        tests["keys"] = lambda column: _has_one(column, keys)
-    if request.stored_from_ms or request.stored_before_ms:
-        begin, end = request.stored_from_ms, request.stored_before_ms
-        tests["storeTimestamp"] = lambda column: _between(column, begin, end)
-    return tests
-
-
-def _has_one(lists: Any, values: Any) -> Any:
-    """Tell of each list whether it has one of `values`."""
-    rows = _compute.list_parent_indices(lists).filter(
-        _compute.is_in(_compute.list_flatten(lists), values)
-    )
-    found = np.zeros(len(lists), np.bool_)
-    found[rows.to_numpy()] = True
-    return pa.array(found)
-
-
-def _between(times: Any, begin_ms: int, end_ms: int) -> Any:
-    at_ms = _compute.divide(times.cast(pa.int64()), 1_000)
-    found = _compute.greater_equal(at_ms, begin_ms)
-    return _compute.and_(found, _compute.less(at_ms, end_ms)) if end_ms else found
