@@ -17,8 +17,8 @@ from ternmq_store.dispatch.dispatch_request import unit_runs
 from ternmq_store.dispatch.log_dispatcher import LogDispatcher
 from ternmq_store.log.checksum_ranges import Ranges, is_inside
 from ternmq_store.log.commit_log import CommitLog
+from ternmq_store.log.log_window import LogWindow
 from ternmq_store.log.quarantine import Quarantine
-from ternmq_store.log.resync import lies_at, next_record
 from ternmq_store.opened_files import RecoveryAction
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
@@ -178,11 +178,11 @@ class LogScan:
             if len(rows):
                 queue.put(first + rows.astype(np.int64), units[rows])
         file = self._log.files.at(at)
-        base = PhysicalOffset(file.base)
-        position: int | None = at - base
-        while position is not None and base + position < end:
+        window = LogWindow.of_view(file.view, file.base)
+        position: int | None = at - file.base
+        while position is not None and file.base + position < end:
             self._keep_claimed(file, position)
-            position = next_record(file.view, position + 1, base=base)
+            position = window.next_record(position + 1)
 
     def _keep_claimed(self, file: MappedFile, position: int) -> None:
         """Make the unit of a damaged record whose header is plainly right: it is the next one."""
@@ -223,7 +223,7 @@ def record_lies_at(log: CommitLog, at: PhysicalOffset) -> bool:
     if not log.files.has(at):
         return False
     file = log.files.at(at)
-    return lies_at(file.view, at - file.base, base=PhysicalOffset(file.base))
+    return LogWindow.of_view(file.view, file.base).lies_at(at - file.base)
 
 
 def read_record(log: CommitLog, at: PhysicalOffset, ranges: Ranges) -> Record | None:
@@ -250,21 +250,20 @@ def find_good(log: CommitLog, start: PhysicalOffset) -> NextGood | None:
     for file in log.files.files:
         if file.end <= start:
             continue
-        base = PhysicalOffset(file.base)
-        position = next_record(file.view, max(start - base, 0), base=base)
+        window = LogWindow.of_view(file.view, file.base)
+        position = window.next_record(max(start - file.base, 0))
         while position is not None:
-            at = PhysicalOffset(base + position)
+            at = PhysicalOffset(file.base + position)
             try:
                 record = check_record(file.view, position, at=at, next_file=True)
             except CorruptRecord:
-                position = next_record(file.view, position + 1, base=base)
+                position = window.next_record(position + 1)
                 continue
             if record is not None:
                 return NextGood(at, record.header.stored_at_ms)
-            if log.files.has(file.end) and lies_at(
-                log.files.at(file.end).view, 0, base=PhysicalOffset(file.end)
-            ):
-                return NextGood(at, _stored_at_ms(log, PhysicalOffset(file.end)))
+            following = PhysicalOffset(file.end)
+            if record_lies_at(log, following):
+                return NextGood(at, _stored_at_ms(log, following))
             break
     return None
 

@@ -16,7 +16,7 @@ from ternmq_model.record.integrity import check_record
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import queue_folder
 from ternmq_store.disk.mapped_file_queue import FoundFile, find_files
-from ternmq_store.log.resync import next_record
+from ternmq_store.log.log_window import LogWindow
 from ternmq_store.queues.units import decode_units, unit_of
 
 _RECORDS_MAX: Final = 1000
@@ -80,12 +80,12 @@ class FileRecordedOffsets:
             return None
         with closing(self._files.open(found.path, read_only=True)) as file:
             region = file.map()
-        base, at = PhysicalOffset(found.base), position - 1
+        window, at = LogWindow.of_view(region.view, found.base), position - 1
         with closing(region):
-            while (there := next_record(region.view, at + 1, base=base)) is not None:
+            while (there := window.next_record(at + 1)) is not None:
                 at = there
                 if claimed_offset(bytes(region.view[at : at + OFFSETS_BYTES])) is not None:
-                    return PhysicalOffset(base + at)
+                    return PhysicalOffset(found.base + at)
             return None
 
     def fit(self, run: Sequence[FoundFile]) -> LogFit:
@@ -133,7 +133,8 @@ class FileRecordedOffsets:
 
 
 def _good_records(view: memoryview, base: PhysicalOffset) -> Iterator[Record]:
-    position = next_record(view, 0, base=base)
+    window = LogWindow.of_view(view, base)
+    position = window.next_record(0)
     while position is not None:
         following = position + 1
         try:
@@ -147,4 +148,4 @@ def _good_records(view: memoryview, base: PhysicalOffset) -> Iterator[Record]:
             if not has_checksum(record.properties) or verify_checksum(data, record.properties):
                 following = end
                 yield record
-        position = next_record(view, following, base=base)
+        position = window.next_record(following)

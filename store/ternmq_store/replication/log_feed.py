@@ -13,14 +13,13 @@ from typing import Final
 
 from ternmq_model.errors import InvalidParameter
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.format import OFFSETS_BYTES
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import base_of, file_name
 from ternmq_store.log.checksum_ranges import is_inside, next_border
 from ternmq_store.log.commit_log import CommitLog
+from ternmq_store.log.log_window import LogWindow
 from ternmq_store.log.quarantine import DamagedRange
-from ternmq_store.log.resync import next_record
 from ternmq_store.log.store_session import StoreSession
 from ternmq_store.read.store_reads import StoreReads
 from ternmq_store.replication.log_slice import LogSlice, take_records
@@ -89,20 +88,15 @@ class ColdSlice:
                 length = extent.stop - extent.start
                 if not damage:
                     damage = "no record lies where one should"
-                    window = read(extent.start, min(_WINDOW_BYTES, length))
-                    length = _damaged_bytes(window, extent.start)
-                    end = PhysicalOffset(extent.start + length)
-                    self.bad = DamagedRange(extent.start, end, damage)
+                    base = extent.file_base
+                    window = LogWindow(file.read, base, extent.file_end - base)
+                    end = min(extent.stop, extent.start + _WINDOW_BYTES)
+                    following = window.next_record(extent.start - base + 1, end - base)
+                    end = end if following is None else base + following
+                    self.bad = DamagedRange(extent.start, PhysicalOffset(end), damage)
+                    length = end - extent.start
                 data = bytes(read(extent.start, min(length, extent.bytes_max)))
         self.found = LogSlice(extent.start, data, extent.is_checksummed, damage)
-
-
-def _damaged_bytes(window: memoryview, at: PhysicalOffset) -> int:
-    """Return how many bytes at least lie before the next record; `window` begins at `at`."""
-    found = next_record(window, 1, base=at)
-    if found is not None:
-        return found
-    return max(len(window) - OFFSETS_BYTES, 1) if len(window) == _WINDOW_BYTES else len(window)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.format import OVERHEAD_BYTES, encode_blank, encode_record
+from ternmq_model.record.format import (
+    OFFSETS_BYTES,
+    OVERHEAD_BYTES,
+    claimed_offset,
+    encode_blank,
+    encode_record,
+)
 from ternmq_model.record.scanner import Verify
 from ternmq_store.log.log_window import LogWindow, WalkStep
 from tests.support.files import MemoryFileSystem
@@ -149,3 +155,9 @@ def test_step_over_damage_leads_to_the_next_record(window: MakeWindow) -> None:
     assert (bounded.end, bool(bounded.damage)) == (BASE + 301, True)
     assert step(file, 301).end == BASE + 1000
     assert step(file, 1000 + RECORD_BYTES).end == BASE + 4096
+
+
+def test_head_of_a_file_identifies_its_part_of_the_log() -> None:
+    assert claimed_offset(bytes(file_with(0)[:OFFSETS_BYTES])) == BASE
+    assert claimed_offset(bytes(OFFSETS_BYTES)) is None
+    assert claimed_offset(b"") is None
