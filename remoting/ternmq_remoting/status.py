@@ -157,6 +157,18 @@ def refusal_of(error: TernError) -> RefusedError | None:
             )
 
 
+def refusal_from(error: TernError) -> RefusedError:
+    """Return what tells a handler's error to the caller.
+
+    Raises:
+        TernError: `error` itself, when it is a transport error.
+    """
+    refused = refusal_of(error)
+    if refused is None:
+        raise error
+    return refused
+
+
 def status_of_error(error: TernError) -> GrpcStatus:
     """Return the gRPC status that ends a stream, or a call that has no reply, for `error`."""
     if (refused := refusal_of(error)) is not None:

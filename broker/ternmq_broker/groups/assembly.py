@@ -78,12 +78,16 @@ class GroupAssembly:
             broken_ms=config.broken_session_ms, silent_ms=config.silent_session_ms
         )
         self.offset_rules = OffsetRules(
-            *(store, tables.topics, tables.offsets),
-            *(None if is_slave else self.locks, env.clock),
+            store,
+            tables.topics,
+            tables.offsets,
+            None if is_slave else self.locks,
+            env.clock,
         )
         self.filters = FilterManager(config, store, tables.filters, clients, env.clock)
         self.sessions = SessionManager(
-            *(env.clock, clients),
+            env.clock,
+            clients,
             on_left=self.locks.left,
             on_group=self.filters.registry.group_changed,
             is_told=tables.groups.tells_members,
@@ -91,7 +95,8 @@ class GroupAssembly:
         )
         self._client_queries = ClientQueries(self.sessions)
         self.topics = GroupTopics(
-            *(tables.topics, env.clock),
+            tables.topics,
+            env.clock,
             on_created=registrar.changed,
             is_slave=is_slave,
         )

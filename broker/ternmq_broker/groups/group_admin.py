@@ -226,7 +226,7 @@ class GroupAdminService:
         now_ms = self.clock.wall_ms()
         for each in changes:
             self.offsets.commit(
-                *(group, each.topic, each.queue_id, each.after), force=True, now_ms=now_ms
+                group, each.topic, each.queue_id, each.after, force=True, now_ms=now_ms
             )
 
     def _send(self, group: str, changes: Sequence[OffsetReset]) -> int:

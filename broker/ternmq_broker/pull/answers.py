@@ -102,8 +102,11 @@ class PullAnswers:
         )
         if outcome.code is ResponseCode.PULL_OFFSET_MOVED:
             self._note(
-                *(request.group, request.topic, request.queue_id),
-                *(request.offset, outcome.next_offset),
+                request.group,
+                request.topic,
+                request.queue_id,
+                request.offset,
+                outcome.next_offset,
             )
         return outcome
 

@@ -82,7 +82,11 @@ class PullAssembly:
             reader=StoreReader(store, env.blocking),
             rules=rules,
             answers=PullAnswers(
-                *(store, tables.groups, tables.offsets, offset_moved, replica_view),
+                store,
+                tables.groups,
+                tables.offsets,
+                offset_moved,
+                replica_view,
                 slave_read_enabled=lambda: live.broker.slave_read_enabled,
                 slave_offset_check_enabled=lambda: live.broker.slave_offset_check_enabled,
             ),

@@ -22,7 +22,7 @@ from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.request_parser import check_range
 from ternmq_remoting.rpc import ServerStream
-from ternmq_remoting.status import refusal_of
+from ternmq_remoting.status import refusal_from
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
 from ternmq_store.read.cold_read import ColdRead
@@ -428,9 +428,7 @@ class PullingStream:
 
 def _end(handle: int, error: TernError) -> messages.PulledRecords:
     """Return the reply that ends a handle."""
-    refused = refusal_of(error)
-    if refused is None:
-        raise error
+    refused = refusal_from(error)
     return messages.PulledRecords(
         handle=handle, status={"code": refused.code, "remark": refused.remark}
     )

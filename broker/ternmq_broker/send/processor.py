@@ -26,7 +26,7 @@ from ternmq_model.properties import CLUSTER, REGION, TRACE_ON, encode_properties
 from ternmq_model.record.checksum import RESERVED_CHECKSUM
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import common_pb2 as common
-from ternmq_remoting.status import refusal_of
+from ternmq_remoting.status import refusal_from
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,9 +109,7 @@ class SendProcessor:
                 return None
             code = await self.ack_policy.outcome(pending)
         except TernError as error:
-            failed = refusal_of(in_doubt(error))
-            if failed is None:
-                raise
+            failed = refusal_from(in_doubt(error))
             return common.Status(code=failed.code, remark=failed.remark, may_have_happened=True)
         return None if code is None else common.Status(code=code, remark=REMARKS[code])
 
@@ -138,9 +136,9 @@ class SendProcessor:
             try:
                 stored = await self.store(rest, rest_sizes.tobytes(), sender, atomic=atomic)
             except TernError as error:
-                refused = refusal_of(error)
-                if refused is None or atomic:
+                if atomic:
                     raise
+                refused = refusal_from(error)
                 stored = refused_all(len(rows), refused.code, refused.remark)
         return join_results(len(sizes), queue_ids_of(records, sizes), found, rows, stored)
 

@@ -18,7 +18,7 @@ from ternmq_model.errors import (
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.rpc import ServerStream
-from ternmq_remoting.status import refusal_of
+from ternmq_remoting.status import refusal_from
 from ternmq_runtime.service import OwnedTasks
 
 _YIELD_AFTER_MS: Final = 5
@@ -133,9 +133,7 @@ class SendingStream:
             store = processor.store_again if batch.is_retry else processor.store
             stored = await store(records, batch.record_sizes, self._sender, atomic=batch.is_whole)
         except TernError as error:
-            refused = refusal_of(error)
-            if refused is None:
-                raise
+            refused = refusal_from(error)
             return _refused(refused.code, refused.remark, len(records))
         pending = PendingReply(messages.SendStreamReply(stored=_reply(stored)), len(records))
         pending.ack = processor.ack_policy.begin(stored.end)

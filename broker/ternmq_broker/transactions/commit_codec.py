@@ -92,20 +92,26 @@ def plain_commit(data: bytes, identity: TransactionIdentity) -> PlainCommit | No
     ):
         return None
     properties = strip_checksum(encoded)
-    told = parse_staged_properties(properties)
+    shared = parse_staged_properties(properties)
     place = _place_of(properties)
-    if told is None or place is None or _DELAY in properties or _TIMER in properties:
+    if shared is None or place is None or _DELAY in properties or _TIMER in properties:
         return None
     key, topic, queue_id = place
     if (
-        told.group != identity.group
+        shared.group != identity.group
         or key != identity.message_id
         or identity.topic not in ("", topic)
     ):
         return None
     return PlainCommit(
-        *(told.group, told.staged_for, key, topic, queue_id),
-        *(identity.transaction, data[:body_end], properties),
+        shared.group,
+        shared.staged_for,
+        key,
+        topic,
+        queue_id,
+        identity.transaction,
+        data[:body_end],
+        properties,
     )
 
 
@@ -148,8 +154,11 @@ def commit_batch(commits: Sequence[PlainCommit], *, is_checksummed: bool) -> Rec
         properties = one.properties + checksum
         topic = one.topic.encode()
         pieces += (
-            *(one.front, bytes((len(topic),)), topic),
-            *(pack_length(len(properties)), properties),
+            one.front,
+            bytes((len(topic),)),
+            topic,
+            pack_length(len(properties)),
+            properties,
         )
         middles.append(len(one.front) + len(topic) + 3)
     count = len(commits)

@@ -31,7 +31,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import TopicConfig
 from ternmq_model.transaction import Resolution
-from ternmq_remoting.status import refusal_of
+from ternmq_remoting.status import refusal_from
 
 logger = logging.getLogger(__name__)
 
@@ -337,10 +337,6 @@ def _refusal(error: TernError) -> RefusedError:
     Raises:
         TernError: A client could make nothing of it.
     """
-    if isinstance(error, RefusedError):
-        return error
-    refused = refusal_of(error)
-    if refused is None:
-        raise error
+    refused = refusal_from(error)
     refused.may_have_happened |= error.may_have_happened
     return refused

@@ -28,7 +28,7 @@ from ternmq_remoting.service_methods import (
     LIST_TRANSACTIONS,
     ROLL_BACK_STAGED,
 )
-from ternmq_remoting.status import refusal_of
+from ternmq_remoting.status import refusal_from
 
 FindStream = ServerStream[transactions.FindTransactionsRequest, transactions.FindTransactionsReply]
 ListStream = ServerStream[transactions.ListTransactionsRequest, transactions.ListTransactionsReply]
@@ -87,10 +87,7 @@ class TransactionService:
                     states = await self.states.find(identities)
                     reply.states.extend([_STATES[state] for state in states])
                 except TernError as error:
-                    refused = refusal_of(error)
-                    if refused is None:
-                        raise
-                    reply.status.CopyFrom(status_of(refused))
+                    reply.status.CopyFrom(status_of(refusal_from(error)))
                 await stream.write(reply)
 
     async def list_transactions(self, stream: ListStream, call: Call) -> None:

@@ -82,8 +82,12 @@ def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf
         & (headers["prepared_offset"] == 0)
     ).tolist()
     columns = zip(
-        *(good, begins, (starts + sizes).tolist()),
-        *(headers[name].tolist() for name in ("physical_offset", "queue_offset", "stored_at_ms")),
+        good,
+        begins,
+        (starts + sizes).tolist(),
+        headers["physical_offset"].tolist(),
+        headers["queue_offset"].tolist(),
+        headers["stored_at_ms"].tolist(),
         strict=True,
     )
     found: list[StagedHalf | None] = []

@@ -277,7 +277,9 @@ class SendBackService:
                 outcomes[index].CopyFrom(status_of(error))
             logger.warning(
                 "messages not sent back group=%s messages=%s error=%s",
-                *(group, len(batch.records), error),
+                group,
+                len(batch.records),
+                error,
             )
             return
         for _, decided in batch.messages:
