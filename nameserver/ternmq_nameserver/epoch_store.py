@@ -1,4 +1,4 @@
-"""The highest epochs with the file that makes them last."""
+"""The highest epochs of broker names, with the file that stores them."""
 
 import logging
 from collections.abc import Callable
@@ -20,18 +20,17 @@ logger = logging.getLogger(__name__)
 class EpochStore:
     """The epochs of one NameServer. Owned by its loop; `job` is the one writer of the file.
 
-    What is told is never lower than what was accepted: a raise counts from the moment it is asked
-    for, and is acknowledged when it is on disk. A raise that the disk refuses counts all the same,
-    until the process ends: its master has begun that epoch, whether this NameServer can keep it or
-    not.
+    A reported epoch is never lower than an accepted one: a raise counts from its call on, and is
+    acknowledged when it is on the disk. A raise that the disk refuses still counts until the
+    process ends: its master has begun that epoch, whether this NameServer can save it or not.
 
     Args:
-        path: The file; None keeps the epochs in memory alone. Whoever calls `load` holds its
-            directory, so that nobody else writes it.
-        blocking: Runs what waits for the disk.
+        path: The file; None keeps the epochs in memory alone. The caller of `load` holds its
+            directory, so that no other process writes it.
+        blocking: Runs calls that wait for the disk.
 
     Attributes:
-        job: Writes what has changed.
+        job: Job that saves changes.
     """
 
     def __init__(self, path: Path | None, blocking: Blocking) -> None:
@@ -87,7 +86,7 @@ class EpochStore:
 
         Raises:
             RefusedError: No more names fit; nothing changes.
-            StoreFailed: The disk refused; asking again tries again.
+            StoreFailed: The disk refused; another call tries again.
         """
         self._table = self._table.raised(cluster, broker_name, epoch)
         if self.has_saved(cluster, broker_name, epoch):
@@ -123,6 +122,6 @@ def save_epochs(path: Path, table: EpochTable) -> None:
     """Save a table in both generations, since its save is acknowledged. Blocks.
 
     Raises:
-        OSError: The disk refused; what was there can still be read.
+        OSError: The disk refused; the file before can still be read.
     """
     replace_durably(path, table.to_json(), in_both=True)

@@ -1,4 +1,4 @@
-"""The key-value settings with the file that makes them last."""
+"""The key-value settings, with the file that stores them."""
 
 import logging
 from collections.abc import Callable
@@ -29,11 +29,11 @@ class KvStore:
     Args:
         path: The file; None keeps the settings in memory alone. Its directory belongs to this
             store from `load` to `close`: two writers would undo each other's settings.
-        blocking: Runs what waits for the disk.
+        blocking: Runs calls that wait for the disk.
 
     Attributes:
-        job: Writes what has changed.
-        table: What is kept. Changes only after it is on disk.
+        job: Job that saves changes.
+        table: Settings on the disk. Changes only after they are saved.
     """
 
     def __init__(self, path: Path | None, blocking: Blocking) -> None:
@@ -54,7 +54,7 @@ class KvStore:
         self._saver.mark_saved()
 
     async def load(self) -> None:
-        """Lock the directory, and take what the file holds; nothing when there is none.
+        """Lock the directory, and load the file, if there is one.
 
         Raises:
             StoreLocked: Another NameServer holds the directory; names it.

@@ -50,11 +50,11 @@ class BrokerRegistration:
 
 
 def check_registration(registration: BrokerRegistration, known: Mapping[str, TopicConfig]) -> None:
-    """Refuse what cannot be, before anything of it is kept.
+    """Refuse an illegal registration before it changes the table.
 
     Args:
-        registration: What a broker tells.
-        known: Topics that are kept of the broker, by name: these objects were checked.
+        registration: Registration of a broker.
+        known: Registered topics of the broker, by name: these objects were checked.
 
     Raises:
         IllegalName: A name of it is illegal.

@@ -53,7 +53,7 @@ class RegistrationResult:
     Attributes:
         master_endpoints: Where a slave finds its master; empty for a master, and
             while there is none.
-        changes: What there is to log; none for a mere sign of life.
+        changes: Lines for the log; none for a mere sign of life.
     """
 
     master_endpoints: tuple[Address, ...]
@@ -154,7 +154,7 @@ class RouteTable:
         Args:
             registration: Not yet checked.
             now_ms: Monotonic.
-            highest_epoch: Of the name, the highest that was ever accepted.
+            highest_epoch: Highest epoch of the broker name that was ever accepted.
 
         Raises:
             IllegalName: A name cannot be; nothing changes.
@@ -208,7 +208,7 @@ class RouteTable:
             now_ms: Monotonic.
 
         Returns:
-            What there is to log.
+            Lines for the log.
         """
         broker = self._brokers.get(broker_name)
         member = broker.members.get(broker_id) if broker else None
@@ -226,7 +226,7 @@ class RouteTable:
         """Remove every member that was silent for longer than its expiry.
 
         Returns:
-            What there is to log.
+            Lines for the log.
         """
         self._reserved.expire(now_ms=now_ms)
         silent = [
@@ -477,5 +477,5 @@ def _share_an_address(one: _BrokerLiveInfo, other: _BrokerLiveInfo) -> bool:
 
 
 def _own_addresses(endpoints: Iterable[Address]) -> set[Address]:
-    # "*" is another host for every reader, so it tells nothing about who shares it.
+    # "*" is another host for every reader, so a shared "*" proves no shared address.
     return {endpoint for endpoint in endpoints if endpoint.host != ANY_HOST}

@@ -27,8 +27,8 @@ class NameServer(Lifecycle):
     nothing of each other: brokers register with each, and clients ask any.
 
     Args:
-        config: Its settings.
-        env: The seams.
+        config: Settings of the NameServer.
+        env: Network, clock and blocking calls.
 
     Raises:
         CannotListen: On entering: the address cannot be bound.

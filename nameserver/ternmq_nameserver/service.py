@@ -42,11 +42,11 @@ class NameServerService:
     """Serves one route table and one store of settings, both of the same loop.
 
     Args:
-        routes: Who serves what.
-        settings: Key-value settings.
-        epochs: The highest of each broker name.
-        clock: For the silence of brokers.
-        expiry_ms: Of a broker that does not tell its own.
+        routes: Table of routes.
+        settings: Store of key-value settings.
+        epochs: Store of the highest epoch of each broker name.
+        clock: Measures the silence of brokers.
+        expiry_ms: Expiry of a broker without one of its own.
     """
 
     def __init__(

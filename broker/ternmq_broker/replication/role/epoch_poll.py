@@ -88,7 +88,7 @@ class EpochPollResult:
         """Return the highest epoch that another process than the claiming one reports, and where.
 
         Args:
-            claims: By host, the ids of members that claim one there. Two hosts confirm each other.
+            claims: Ids of claiming members, by host. Two hosts confirm each other.
         """
         told = (
             (each.answer.highest or 0, str(each.addresses[0]))
@@ -99,18 +99,18 @@ class EpochPollResult:
 
 
 class EpochPoll:
-    """Asks for one broker name. Keeps only which answers it did not take, to log each once.
+    """Poll for one broker name. Stores only rejected answers, to log each once.
 
     Args:
         env: Network.
-        cluster: That the broker belongs to.
-        name: That its members share.
-        nameservers: Every one of them.
-        members: Returns every member that a NameServer tells or that is remembered.
-        store_id: Returns whose bytes the own log holds; "" when nobody's yet. What members of
-            another store know of epochs does not count.
-        known: Returns the highest epoch that is known here. The answer of a member that is too far
-            above it, and above what NameServers answer, is none: it neither deposes nor confirms.
+        cluster: Cluster of the broker.
+        name: Broker name of the members.
+        nameservers: Addresses of all NameServers.
+        members: Returns every reported or remembered member.
+        store_id: Returns the id of the own log's store; "" for a new log. Epochs that members of
+            another store report do not count.
+        known: Returns the highest epoch that this member knows of. A member's answer that is too
+            far above it, and above the NameServers' answers, is rejected.
     """
 
     def __init__(
@@ -135,10 +135,10 @@ class EpochPoll:
         """Reasons for which answers of the last poll were rejected, by address."""
 
     async def ask(self, *, own_id: int | None = None) -> EpochPollResult:
-        """Ask everybody, and return what came within seconds. Cancelling is safe.
+        """Poll NameServers and members; return the answers of two seconds. Cancelling is safe.
 
         Args:
-            own_id: Under which this member serves, so that its own answer is left out; None while
+            own_id: Id under which this member serves, so that its answer is left out; None while
                 it does not.
         """
         from_nameservers, replies = await asyncio.gather(
@@ -187,7 +187,7 @@ class EpochPoll:
         )
 
     def _doubt(self, address: Address, answer: Answer, known: int) -> str:
-        """Return why an answer is not taken, and take note of it; "" when it is."""
+        """Return the reason to reject an answer, and record it; "" for an accepted answer."""
         doubt = doubt_of(answer.highest or 0, known)
         if doubt:
             self._doubts[str(address)] = doubt
@@ -198,9 +198,9 @@ class EpochPoll:
     ) -> bool:
         """Return whether a member is the master of this store in the epoch that it reports.
 
-        It may be further away than a stranger may tell: while nobody saw this member, a stranger
-        registered, and then a slave was promoted. Where no NameServer answers, that has to be
-        enough; else the old master would never hear of the new one.
+        Its epoch may be further away than a stranger's may be: while this member was away, a
+        stranger registered, and then a slave was promoted. Without an answer of a NameServer, the
+        member's answer must suffice; otherwise the old master would never learn of the new one.
         """
         own = self._store_id()
         is_own = bool(own) and reply.store_id == own
@@ -237,7 +237,7 @@ class EpochPoll:
     async def _asked(
         self, addresses: Sequence[Address], ask: Callable[[Connection], Awaitable[T]]
     ) -> T | None:
-        """Return what a peer answers; None if it does not, in time."""
+        """Return the answer of a peer; None without an answer in time."""
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
                 connection = await self._env.network.connect(
@@ -253,7 +253,7 @@ class EpochPoll:
 
 
 def answer_of(reply: replication.ReplicationStatusReply | None) -> MemberAnswer | None:
-    """Return what a member's status says of epochs."""
+    """Return the answer to a poll that a member's status contains."""
     if reply is None:
         return None
     end = PhysicalOffset(max(0, reply.log_end))
@@ -271,8 +271,8 @@ def missing_slaves(replies: Iterable[MemberReply], own_id: int | None) -> tuple[
     answers, or is the master, is no slave that is missing.
 
     Args:
-        replies: Of all members.
-        own_id: Of the member that asks.
+        replies: Replies of all members.
+        own_id: Id of the polling member.
     """
     others: set[frozenset[Address]] = set()
     silent: list[BrokerMember] = []

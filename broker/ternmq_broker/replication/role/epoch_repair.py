@@ -1,9 +1,8 @@
 """Repair of a replication record with epochs that never began; `ternmq broker repair-epoch`.
 
-The numbers become those that the log's masters would have begun, had nobody made one up. So all
-members that have an entry get the same one in its place, each by itself, and a promotion stays
-above what it replaced. `load_record` and `save_record` block; the caller holds the directory's
-lock.
+Made-up numbers become those that the log's masters would have begun otherwise. So all members
+replace an entry by the same one, each by itself, and a promotion stays above the epoch that it
+replaced. `load_record` and `save_record` block; the caller holds the directory's lock.
 """
 
 from dataclasses import replace
@@ -62,11 +61,11 @@ def real_epochs(epochs: Epochs, *, real: int = EPOCH_MAX) -> Epochs:
 
 
 def repaired(record: ReplicationRecord, *, real: int) -> ReplicationRecord:
-    """Return what a member is to keep; the same when nothing of it is made up. Pure.
+    """Return the repaired record; the same one when no number in it is made up. Pure.
 
     Args:
-        record: What it keeps.
-        real: The highest epoch that began; 0 where nobody tells but its own log.
+        record: Record of the member.
+        real: Highest epoch that began; 0 where the own log alone is known.
     """
     epochs = real_epochs(record.epochs, real=real or EPOCH_MAX)
     known = max(newest(epochs), real)
@@ -82,12 +81,12 @@ def repaired(record: ReplicationRecord, *, real: int) -> ReplicationRecord:
 def load_record(
     files: FileSystem, root: Path
 ) -> tuple[ReplicationRecord, ReplicationRecord | None]:
-    """Return what the member whose data directory is `root` keeps, and what it kept before.
+    """Return the record below the data directory `root`, and the record of the generation before.
 
-    The latter is None when one of the two generations is not there, or is not right.
+    The latter is None when one of the two generations is missing or wrong.
 
     Raises:
-        StoreNotFound: It keeps nothing there.
+        StoreNotFound: The directory has no record.
         UndecidedStore: No generation of the file is right.
     """
     found = find_table(files, config_folder(root), REPLICATION, was_there=False, now_ms=0)
@@ -106,7 +105,7 @@ def save_record(files: FileSystem, root: Path, record: ReplicationRecord) -> Non
     """Save a record in both generations. Durable on return.
 
     Raises:
-        OSError: The disk refused; either counts.
+        OSError: The disk refused; either record may be on it.
     """
     path = config_folder(root) / REPLICATION.name
     data = add_checksum(write_json(record.to_dict()))

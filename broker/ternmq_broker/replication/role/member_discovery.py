@@ -1,7 +1,7 @@
 """Discovery of the members of a broker's name, and of the master among them.
 
-Brokers find each other as clients find them: by what NameServers tell, its endpoints tried side by
-side, and nobody believed who does not say that he is the one expected.
+Brokers find each other as clients find them: NameServers report members, all endpoints of a member
+are tried at once, and a connection counts only if the peer has the expected identity.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ class MemberDiscovery:
 
     Args:
         env: Network and clock.
-        cluster: That the broker belongs to.
-        name: That its members share.
+        cluster: Cluster of the broker.
+        name: Broker name of the members.
         nameservers: Every one of them; their hosts stand for "*".
         remembered: Returns the members as they were last known.
-        remember: Told of the members whenever they changed.
+        remember: Called with the members whenever they have changed.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class MemberDiscovery:
     async def members(self) -> Sequence[BrokerMember]:
         """Return every member that a NameServer reports or that is remembered, by id.
 
-        Takes two seconds at most. What no NameServer knows any more stays remembered: it may be
-        that they have been started anew.
+        Takes two seconds at most. Members that no NameServer knows any more stay remembered, since
+        the NameServers may have restarted.
         """
         answers = await asyncio.gather(*(self._ask(each) for each in self._nameservers))
         told = merged(member for answer in answers for member in answer)
@@ -76,18 +76,18 @@ class MemberDiscovery:
     def note(self, brokers: Iterable[common.BrokerData], nameserver: Address, own_id: int) -> None:
         """Remember the members that a NameServer reports, if they have changed.
 
-        They are who a master asks when it starts again and no NameServer can be reached. One that
-        has no others remembers nobody.
+        A master that restarts without a NameServer polls the remembered members. A broker without
+        other members remembers none.
 
         Args:
-            brokers: As it tells them.
-            nameserver: Where it is.
-            own_id: Of the member that was told.
+            brokers: Members as the NameServer reports them.
+            nameserver: Address of the NameServer.
+            own_id: Id of this member.
         """
         hosts = [nameserver.host, *(each.host for each in self._nameservers)]
         told = {each.broker_id: each for each in self._members_of(brokers, hosts)}
         if (own := told.get(own_id)) is not None:
-            # Under another id at the same place is what this member was, not withdrawn yet.
+            # An entry with the same endpoints and another id is an older one of this member.
             others = (each for each in told.values() if set(each.endpoints) != set(own.endpoints))
             told = {own_id: own, **{each.broker_id: each for each in others}}
         known = {each.broker_id: each for each in self._remembered()}
@@ -102,15 +102,14 @@ class MemberDiscovery:
     async def master(self, *, epoch_min: int, own_id: int) -> Connection:
         """Return a connection to the master of the name.
 
-        It may be found at an address under which another member was known: a slave that was
-        promoted is.
+        The address may be one under which another member was known: that of a promoted slave.
 
         Args:
-            epoch_min: One of a lower epoch is not taken.
-            own_id: Where the member of this id is, nobody is looked for.
+            epoch_min: Lowest epoch of a master that is accepted.
+            own_id: Id of this member, whose endpoints are skipped.
 
         Raises:
-            Unreachable: There is none that answers.
+            Unreachable: No master answers.
         """
         members = await self.members()
         own = {
@@ -144,7 +143,7 @@ class MemberDiscovery:
     def _members_of(
         self, brokers: Iterable[common.BrokerData], hosts: Iterable[str]
     ) -> list[BrokerMember]:
-        # Where a member is counts all the same when no epoch can be what it has registered.
+        # The endpoints of a member count even if its registered epoch is impossible.
         return [
             replace(each, epoch=0) if doubt_of(each.epoch) else each
             for each in members_of(brokers, cluster=self._cluster, name=self._name, hosts=hosts)
@@ -157,9 +156,9 @@ def members_of(
     """Return the members of a broker name, ready to be dialled.
 
     Args:
-        brokers: As a NameServer tells them.
-        cluster: Of another one nothing is taken.
-        name: Likewise.
+        brokers: Members as a NameServer reports them.
+        cluster: Cluster of the members; others are left out.
+        name: Broker name of the members; others are left out.
         hosts: Those of NameServers, each of which "*" may stand for; the likeliest first.
     """
     found: list[BrokerMember] = []
@@ -196,7 +195,7 @@ def with_remembered(
 ) -> list[BrokerMember]:
     """Return the reported members and the other remembered ones, by id.
 
-    One that has taken another id is no longer known under its old one: it is where it was.
+    A remembered member with the endpoints of a reported one is that member under an older id.
     """
     places = {frozenset(member.endpoints) for member in told.values()}
     known = {

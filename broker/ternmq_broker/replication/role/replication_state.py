@@ -38,9 +38,9 @@ class ReplicationState:
     Args:
         root: The data directory; the file's folder is made with the first change.
         files: Used in the blocking pool only.
-        blocking: That pool.
+        blocking: Blocking pool.
         record: Content of the file.
-        is_current: The file needs no new one: it has a checksum, or there is nothing to keep.
+        is_current: True when the file has a checksum, or the record is that of a new member.
 
     Attributes:
         saving: The job that saves what was heard.
@@ -134,7 +134,7 @@ class ReplicationState:
         """Record an epoch that has begun at another member; saved soon.
 
         Args:
-            epoch: Its number, of a NameServer, or of a master that was believed.
+            epoch: Number that a NameServer or a trusted master reports.
 
         Returns:
             Why it is not believed, and so changes nothing; "" when it is.
@@ -155,10 +155,10 @@ class ReplicationState:
             number: Above every other.
             start: The log's end; or its start when it has no epoch yet, so that all it holds is of
                 one.
-            store_id: For a log that has none yet.
+            store_id: Store id for a log without one.
 
         Raises:
-            StoreError: The disk refused; it has not begun.
+            StoreError: The disk refused; the epoch has not begun.
         """
 
         def change(record: ReplicationRecord) -> ReplicationRecord:
@@ -182,8 +182,8 @@ class ReplicationState:
         """Be a slave from the next term on. Durable when it returns.
 
         Args:
-            highest_epoch: The highest that is known.
-            confirmed: What it served up to, and goes on to serve until it follows.
+            highest_epoch: Highest known epoch.
+            confirmed: Confirm offset, up to which the member serves until it follows.
 
         Raises:
             StoreError: The disk refused.
@@ -235,7 +235,7 @@ class ReplicationState:
         From then on it is a slave, however it is configured, until it is promoted.
 
         Raises:
-            StoreError: The disk refused; what was kept before counts.
+            StoreError: The disk refused; the record before counts.
         """
 
         def change(record: ReplicationRecord) -> ReplicationRecord:
@@ -257,7 +257,7 @@ class ReplicationState:
         """Save the master's confirm offset. Durable on return.
 
         Raises:
-            StoreError: The disk refused; what was kept before counts.
+            StoreError: The disk refused; the record before counts.
         """
         await self._change(lambda record: replace(record, confirmed=offset), in_both=False)
 
@@ -265,7 +265,7 @@ class ReplicationState:
         """Record a cut of the log for its next opening. Durable on return.
 
         Raises:
-            StoreError: The disk refused; nothing is decided.
+            StoreError: The disk refused; no cut is recorded.
         """
         await self._change(lambda record: replace(record, cut=cut))
 
@@ -273,7 +273,7 @@ class ReplicationState:
         """Record that the log was cut, and ends at `end`. Durable on return.
 
         Raises:
-            StoreError: The disk refused; it is cut again, which changes nothing.
+            StoreError: The disk refused; the log is cut again, without effect.
         """
 
         def change(record: ReplicationRecord) -> ReplicationRecord:

@@ -1,7 +1,7 @@
 """The policy by which a member starts as master or slave, and begins an epoch. Pure.
 
 A member that was the master may have been replaced while it was away. So it starts as the master
-only when somebody who would know says that nobody was, or when nobody can have taken its place.
+only when an answer proves that no member replaced it, or when no member can have done so.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,17 +36,18 @@ class OwnState:
     """Knowledge of a member about itself when it starts.
 
     Attributes:
-        broker_id: As configured.
-        is_master: It was the master when it was last told, or is configured as one and was never
-            told.
-        is_replicated: A slave has ever followed it, it has ever been one, or it is a sync_master.
-        is_empty: Its log holds no byte.
-        was_clean: It stopped in order, or is new.
-        may_lack_confirmed: A power loss can have taken what members confirmed together: it is a
-            sync_master, flushes asynchronously, and did not stop in order.
-        epochs: Of its log.
-        log_end: Of its log.
-        highest: The highest epoch that it has heard of, from whomever.
+        broker_id: Configured id.
+        is_master: True when the member was the master last, or is configured as one and has no
+            record.
+        is_replicated: True when a slave has ever followed the member, or it has been a slave, or is
+            a sync_master.
+        is_empty: True when the log holds no byte.
+        was_clean: True when the member stopped in order, or is new.
+        may_lack_confirmed: True when a power loss may have taken confirmed messages: the member is
+            a sync_master, flushes asynchronously, and did not stop in order.
+        epochs: Epochs of the log.
+        log_end: End of the log.
+        highest: Highest epoch that the member knows of.
     """
 
     broker_id: int
@@ -71,7 +72,7 @@ class MemberAnswer(NamedTuple):
     """Answer of another member of the name."""
 
     highest: int
-    """The highest epoch that it has heard of."""
+    """Highest epoch that the member knows of."""
     newest: int
     """The newest epoch that its log has reached: `newest_reached`."""
     log_end: PhysicalOffset
@@ -97,21 +98,20 @@ class StartDecision(NamedTuple):
 def decide_start(
     own: OwnState, answers: Iterable[Answer], *, is_forced: bool = False
 ) -> StartDecision:
-    """Return what a member starts as.
+    """Return the role in which a member starts.
 
     Args:
-        own: What it knows.
-        answers: Of those who were asked; who did not answer is left out.
-        is_forced: Somebody said by hand that it is to be the master. That stands for the answers
-            that are missing, and is stronger than what a NameServer remembers, but not than a
-            member of a higher epoch that answers.
+        own: Knowledge of the member about itself.
+        answers: Answers to the poll.
+        is_forced: True when an operator forces the member to be the master. That replaces missing
+            answers and overrides NameServers, but not a member of a higher epoch.
     """
     told = list(answers)
     if not own.is_master:
         return StartDecision(StartRole.SLAVE, "it is a slave")
     epoch = newest(own.epochs)
-    # One that begins its first log, and that nobody ever followed as far as it knows. Who did is a
-    # slave; a master is another process of that name, and a NameServer may remember a log before.
+    # A member with its first log and without slaves, as far as it knows. A master that answers is
+    # another process of the same name, and a NameServer may remember an earlier log.
     is_new = not own.epochs and not own.is_replicated
     members = [each for each in told if isinstance(each, MemberAnswer)]
     of_members = max(
@@ -140,14 +140,14 @@ def decide_start(
 
 
 def why_not_promote(own: MemberLog, others: Sequence[MemberAnswer]) -> str:
-    """Return why a slave had better not be promoted; "" when nothing speaks against it.
+    """Return the reason against the promotion of a slave; "" without one.
 
     Of the slaves that a message needed, the one with the longest log of the newest epoch has it.
     It is among those that answered when no more are missing than a message needed slaves, less one.
 
     Args:
-        own: Its log.
-        others: The members that answered.
+        own: Log of the slave.
+        others: Answers of the other members.
     """
     if own.is_empty:
         return "its log holds nothing"
@@ -167,13 +167,13 @@ def why_not_promote(own: MemberLog, others: Sequence[MemberAnswer]) -> str:
 def may_be_lost(
     end: PhysicalOffset, others: Sequence[MemberAnswer], *, lag_bytes: int, is_following: bool
 ) -> str:
-    """Return how much a promotion may lose, as far as the slave can know.
+    """Return the text on how much a promotion may lose, as far as the slave knows.
 
     Args:
-        end: Of its log.
-        others: The members that answered.
-        lag_bytes: What it lacked when it last heard of its master.
-        is_following: It still hears of its master.
+        end: End of the slave's log.
+        others: Answers of the other members.
+        lag_bytes: Bytes that the slave lacked at its master's last message.
+        is_following: True when the stream to the master is open.
     """
     count = max(lag_bytes, *(each.log_end - end for each in others), 0)
     since = "" if is_following else ", and what their master acknowledged since it was last heard"
@@ -192,7 +192,7 @@ def _confirms(own: OwnState, answer: Answer) -> bool:
     """Return whether an answer without a higher epoch proves that there is none."""
     if isinstance(answer, MemberAnswer) or answer.highest is not None:
         return True
-    # A NameServer that knows nothing may have lost its memory.
+    # A NameServer without an epoch may have lost its memory.
     return own.is_empty and newest(own.epochs) <= 1
 
 

@@ -40,21 +40,21 @@ def registered_id(config: BrokerConfig, *, is_slave: bool) -> int:
 def registered_epoch(record: ReplicationRecord, *, is_slave: bool) -> int:
     """Return the epoch with which a member is known in its role.
 
-    What a slave that has never followed has is its own log, of a store that nobody may share: it
-    has no epoch of the name, and deposes no master of it.
+    A slave that has never followed has a log of a store of its own: it has no epoch of the broker
+    name, and deposes no master.
     """
     return 0 if is_slave and record.is_master is None else newest(record.epochs)
 
 
 def own_of(config: BrokerConfig, record: ReplicationRecord, store: MessageStore) -> OwnState:
-    """Return what a member knows of itself when its store is open."""
+    """Return the knowledge of a member about itself when its store is open."""
     is_sync = role_as_master(config, record) is BrokerRole.SYNC_MASTER
     was_clean = store.report.was_clean and not record.is_unclean
     has_others = bool(config.nameservers or record.members)
     return OwnState(
         broker_id=config.broker_id,
         is_master=is_master(config, record),
-        # With nobody to ask there is nobody who could have taken its place, either.
+        # Without NameServers and members, no other member can have replaced this one.
         is_replicated=has_others and (record.is_replicated or is_sync),
         is_empty=store.min_physical == store.max_physical,
         was_clean=was_clean,
@@ -66,7 +66,7 @@ def own_of(config: BrokerConfig, record: ReplicationRecord, store: MessageStore)
 
 
 def role_as_master(config: BrokerConfig, record: ReplicationRecord) -> BrokerRole:
-    """Return what a member is when it is the master: a `slave` is what its master was."""
+    """Return the role of a member as a master; a configured slave has the role of its master."""
     if config.role is not BrokerRole.SLAVE:
         return config.role
     is_sync = record.master_role == BrokerRole.SYNC_MASTER.value
@@ -74,7 +74,7 @@ def role_as_master(config: BrokerConfig, record: ReplicationRecord) -> BrokerRol
 
 
 def replicas_needed(config: BrokerConfig, record: ReplicationRecord) -> int:
-    """Return how many members a message must be safe at when this one is the master."""
+    """Return the number of members that must have a message when this one is the master."""
     if config.role is not BrokerRole.SLAVE:
         return config.replicas_needed
     if role_as_master(config, record) is BrokerRole.ASYNC_MASTER:
@@ -90,17 +90,17 @@ async def decide(
     is_forced: bool = False,
     is_promoted: bool = False,
 ) -> StartDecision:
-    """Return the role in which a term begins, as soon as it is known; `start` is never WAIT.
+    """Return the role in which a term begins; `start` is never WAIT.
 
-    Nobody is asked when that cannot matter. Else everybody is, again each second, until somebody
-    knows; but once when nobody ever followed a log that has no epoch: others may have what was
-    here, and a new broker needs nobody. Cancelling is safe.
+    No poll is made when its answers cannot matter. Otherwise polls are made each second until one
+    decides; a log without an epoch that no slave ever followed needs one poll, since a new broker
+    needs no confirmation. Cancelling is safe.
 
     Args:
-        own: What the member knows of itself.
-        ask: Asks everybody.
-        name: The broker's, for the log.
-        is_forced: Start as the master though nobody confirms it. It makes a slave the master too.
+        own: Knowledge of the member about itself.
+        ask: Polls NameServers and members.
+        name: Broker name, for the log.
+        is_forced: Start as the master without a confirmation, even as a slave.
         is_promoted: It has begun its epoch just now, when everybody was asked.
     """
     if is_promoted and own.is_master and own.was_clean and own.highest <= newest(own.epochs):

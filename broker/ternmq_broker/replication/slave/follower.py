@@ -207,10 +207,10 @@ class LogFollower:
         """Make the handshake with the master; return whether the slave can follow.
 
         Raises:
-            RefusedError: The master does not want this slave.
-            ProtocolBroken: It says what makes no sense.
-            TransportError: It is gone.
-            StoreError: The disk refused to keep what it told.
+            RefusedError: The master refuses this slave.
+            ProtocolBroken: The master sends an impossible message.
+            TransportError: The connection to the master is lost.
+            StoreError: The disk refused to store the epochs.
         """
         log, identity = self._log(), self._member.identity
         hello = replication.FollowHello(
@@ -297,7 +297,7 @@ class LogFollower:
         """Append what comes for as long as it comes.
 
         Raises:
-            TernError: It ended, one way or the other.
+            TernError: The stream ended.
         """
         clock, store, state = self._env.clock, self._store, self._member.state
         while (reply := await stream.read()) is not None:
@@ -325,7 +325,7 @@ class LogFollower:
         """Store a piece; wait for room as long as it takes.
 
         Raises:
-            StoreError: The bytes are not what a log goes on with, or the disk failed.
+            StoreError: The bytes do not continue the log, or the disk failed.
         """
         is_logged = False
         while True:

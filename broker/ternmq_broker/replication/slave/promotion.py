@@ -1,4 +1,4 @@
-"""Promote: a slave becomes the master of its broker name, by hand."""
+"""The promotion of a slave to the master of its broker name, by an operator."""
 
 import asyncio
 import logging
@@ -34,16 +34,16 @@ _DISPATCH_TIMEOUT_S: Final = 60.0
 
 
 class PromotionService:
-    """Serves Promote, at every member. Owned by the broker's loop.
+    """Service of promotions, at every member. Owned by the broker's loop.
 
     Args:
-        member: Who it is.
-        own_id: As configured.
+        member: This member.
+        own_id: Configured id.
         env: Clock, randomness.
-        store: Its log.
-        tables: Its tables.
-        following: What a slave has; None for a master.
-        make_readable: Looks at once what of the log may be served.
+        store: Store of this member.
+        tables: Tables of this member.
+        following: Replication of a slave; None for a master.
+        make_readable: Dispatches confirmed messages at once.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class PromotionService:
         self._is_promoting = False
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handler of Promote."""
         return (unary(PROMOTE, self.promote),)
 
     async def promote(self, request: admin.PromoteRequest, call: Call) -> admin.PromoteReply:
-        """Make this slave the master; when it answers, that is durable, and begins in a moment."""
+        """Make this slave the master; the reply comes when the promotion is durable."""
         name, following = self._member.identity.name, self._following
         if following is None:
             raise refusal(ResponseCode.ILLEGAL_OPERATION, f"broker {name} is the master already")
@@ -94,10 +94,10 @@ class PromotionService:
             self._is_promoting = False
 
     async def _check(self, following: SlaveReplication, *, is_forced: bool) -> EpochPollResult:
-        """Return what others said, if nothing speaks against the promotion.
+        """Return the result of a poll, if no reason speaks against the promotion.
 
         Raises:
-            RefusedError: Something does; nothing has been done.
+            RefusedError: The promotion is refused; it had no effect.
         """
         if following.is_following and not is_forced:
             raise self._refused(MASTER_LIVES, following)
@@ -109,7 +109,7 @@ class PromotionService:
         return asked
 
     def _why_not(self, following: SlaveReplication, asked: EpochPollResult) -> str:
-        """Return what speaks against the promotion, after all were asked; "" for nothing."""
+        """Return the reason against the promotion, after a poll; "" without one."""
         if asked.has_foreign_master or following.is_following:  # it may have returned meanwhile
             return MASTER_LIVES
         if not asked.answers:
@@ -131,7 +131,7 @@ class PromotionService:
     def _refused(
         self, reason: str, following: SlaveReplication, others: Sequence[MemberAnswer] = ()
     ) -> RefusedError:
-        """Return the refusal of a promotion, with what it might lose."""
+        """Return the refusal of a promotion, with the bytes that it might lose."""
         known = following.follower.status()
         lost = may_be_lost(
             self._store.max_physical,
@@ -182,7 +182,7 @@ class PromotionService:
 
         Raises:
             StoreFailed: The disk failed.
-            RefusedError: It takes too long.
+            RefusedError: The dispatch takes too long.
         """
         store, end = self._store, self._store.max_physical
         store.confirm_limit = None
@@ -198,7 +198,7 @@ class PromotionService:
             raise refusal(ResponseCode.SYSTEM_BUSY, remark) from None
 
     def _clamp_offsets(self) -> list[admin.GroupOffsetChange]:
-        """Set every offset beyond its queue's end to that end, and return what was done."""
+        """Set every offset beyond its queue's end to that end, and return the changes."""
         offsets, changes = self._tables.offsets, list[admin.GroupOffsetChange]()
         kept, _, _ = offsets.changed_since(0, most=_ALL)
         for each, _ in kept:

@@ -1,7 +1,7 @@
 """The policy of a slave for each RPC: served, served to readers, or refused. Pure.
 
-A slave never writes its log or its master's tables by itself: what would make it do so is refused
-in this one place. Whoever is refused may try elsewhere, and nothing was done.
+A slave never writes its log or its master's tables by itself: RPCs that would do so are refused in
+this one place. A refused call had no effect, and may be tried at the master.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ class SlaveRpcPolicy(Enum):
 
     SERVED = auto()
     READ = auto()
-    """Served as long as slaves may be read from (`broker.slave_read_enabled`)."""
+    """Served while slaves may be read from (`broker.slave_read_enabled`)."""
 
     REFUSED = auto()
 
@@ -71,19 +71,19 @@ RULES: Final[Mapping[Rpc, SlaveRpcPolicy]] = {
     service_methods.METADATA: SlaveRpcPolicy.SERVED,
     service_methods.REPLICATION_STATUS: SlaveRpcPolicy.SERVED,
 }
-"""Every RPC that a broker serves. Who may follow whom is `Follow`'s own to say."""
+"""Every RPC of a broker. The handshake of `Follow` decides which slave may follow."""
 
 
 def slave_handlers(
     handlers: Sequence[Handler], name: str, broker_id: int, *, may_be_read: Callable[[], bool]
 ) -> list[Handler]:
-    """Return a broker's handlers as a slave has them.
+    """Return the handlers of a slave.
 
     Args:
-        handlers: As a master serves them.
-        name: The broker's name.
-        broker_id: The slave's id.
-        may_be_read: Tells, for each pull, whether slaves may be read from now.
+        handlers: Handlers of a master.
+        name: Broker name.
+        broker_id: Id of the slave.
+        may_be_read: Returns, for each pull, whether slaves may be read from now.
 
     Raises:
         KeyError: An RPC has no rule.

@@ -89,7 +89,7 @@ class TableApplier:
 
         Raises:
             ProtocolBroken: It cannot be such a table; those that came before are applied.
-            TernError: The disk refused, or the store is busy; telling it again is safe.
+            TernError: The disk refused, or the store is busy; a repetition is safe.
         """
         if told.table in AFTER_THE_LOG and self._store.safe_offset < told.log_end:
             # The first one waits for its end of the log, and the newest one comes after it: if the

@@ -1,4 +1,4 @@
-"""A master that returns takes what was committed at its slaves while it was away."""
+"""The takeover of offsets that were committed at slaves while their master was away."""
 
 import asyncio
 import logging
@@ -34,20 +34,20 @@ async def take_over_offsets(
 ) -> int:
     """Merge the offsets of every slave that answers into the table, before calls are served.
 
-    What lies beyond the end of its queue here is set to that end, under a version of its own:
-    what will be stored there is another message than the slave's group has seen.
+    An offset beyond the end of its queue is set to that end, under a version of its own: the
+    message that will be stored there is not the one that the slave's group has seen.
 
     Args:
         env: Network and blocking calls.
-        discovery: Finds the slaves.
-        tables: Of this broker.
-        cluster: That the broker belongs to.
-        name: Its name.
+        discovery: Search for the slaves.
+        tables: Tables of this broker.
+        cluster: Cluster of the broker.
+        name: Broker name.
         end_of: Returns the end of a topic's queue here.
-        timeout_s: For all of it: who has not answered then is left out.
+        timeout_s: Limit on the whole takeover; slaves without an answer are left out.
 
     Returns:
-        How many offsets were newer there.
+        Number of offsets that were newer at slaves.
     """
     taken = 0
 

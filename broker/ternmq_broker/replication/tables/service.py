@@ -1,4 +1,4 @@
-"""Metadata: the tables of this broker, as they change, for the other members of its name."""
+"""Metadata: the changed tables of this broker, for the other members of its name."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ class MetadataService:
         self._caught_up = asyncio.Event()
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handler of Metadata."""
         return (stream(METADATA, self.metadata),)
 
     async def metadata(self, stream: MetadataStream, call: Call) -> None:
@@ -68,7 +68,7 @@ class MetadataService:
         """Wait until every reader has the present tables. Cancelling is safe.
 
         Args:
-            timeout_s: After so long it is given up.
+            timeout_s: Limit on the wait.
         """
         self._behind = set(self._readers)
         with contextlib.suppress(TimeoutError):

@@ -1,6 +1,6 @@
 """Snapshots of a broker's tables, each with a revision that changes with the table.
 
-A revision names the term of the broker that told it, so that nobody takes another term's for it.
+A revision names the term of the broker that sent it, so that revisions of two terms differ.
 """
 
 import zlib
@@ -38,7 +38,7 @@ class TableSnapshot(NamedTuple):
     table: str
     revision: str
     content: _Content
-    """Returns it; any thread may call that."""
+    """Returns the content of the table; any thread may call it."""
 
     more: bool = False
     """True when the next snapshot continues this one."""
@@ -48,9 +48,9 @@ class TableSnapshots:
     """Source of snapshots of the tables. Owns nothing.
 
     Args:
-        tables: Of this broker.
-        deletions: Returns up to which offset records of deleted topics count no more.
-        incarnation: Of this term: random.
+        tables: Tables of this broker.
+        deletions: Returns the offsets before which records of deleted topics do not count.
+        incarnation: Random text that names the term.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class TableSnapshots:
         """Return all tables that changed, as they are at this moment, in the order to apply them.
 
         Args:
-            revisions: Those that the reader has.
-            wanted: The tables that it asks for; empty = every one.
+            revisions: Revisions of the reader's tables.
+            wanted: Requested tables; empty = every one.
         """
         found: list[TableSnapshot] = []
         for table, (token, content) in self._whole.items():
@@ -110,8 +110,7 @@ class TableSnapshots:
     def offsets(self, revision: str) -> Sequence[TableSnapshot]:
         """Return the offsets that changed since `revision`, or some of them; nothing if none did.
 
-        Unlike the other tables this one is told by its changes alone: it is the one that is large
-        and changes every second.
+        Only the changes of this table are sent: it is large and changes every second.
         """
         incarnation, _, token = revision.partition(":")
         number = token.partition(".")[0]
@@ -155,12 +154,12 @@ class TableSnapshots:
 
 
 def _now(content: Mapping[str, Any]) -> _Content:
-    """Return what gives `content`, which is small enough to be made on the loop."""
+    """Return a function that returns `content`, which is small enough to be built on the loop."""
     return lambda: content
 
 
 def _timer_content(timer: TimerCheckpoint) -> Mapping[str, Any]:
-    """Return what RocketMQ's numbers are, as versions take them that know no other, and ours."""
+    """Return RocketMQ's numbers, which older versions read, and the number of this program."""
     return {"checkpoint": list(timer[:-1]), "lookBehind": timer.look_behind}
 
 

@@ -114,7 +114,7 @@ class TableSynchronizer:
         try:
             await self._applier.take(told)
         except (StoreError, BrokerBusy) as error:
-            # The disk has no room, say: this table is told again, and the others are taken.
+            # A full disk, say: the table is requested again, and the others are applied.
             self._not_taken = f"its table {told.table!r} cannot be kept: {error}"
             return
         self._revisions[told.table] = told.revision

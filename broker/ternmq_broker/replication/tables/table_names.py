@@ -16,5 +16,5 @@ OFFSETS: Final = "offsets"
 transactions are among `TRANSACTIONS`."""
 
 AFTER_THE_LOG: Final = frozenset({DELAY_OFFSETS, TRANSACTIONS, TIMER})
-"""Tables that say what was done with messages: they count once the log has what was done. A slave
-that took them sooner, and became the master, would never do what its log has no trace of."""
+"""Tables of the progress of deliveries: a slave applies them once its log has those deliveries.
+Otherwise a slave that became the master would skip deliveries that its log does not have."""

@@ -33,8 +33,8 @@ class TableReader:
     """Reader of one member's tables, one round at a time.
 
     Args:
-        connection: To the member.
-        blocking: Where text becomes tables.
+        connection: Connection to the member.
+        blocking: Runs the parsing of tables.
     """
 
     def __init__(self, connection: Connection, blocking: Blocking) -> None:
@@ -58,13 +58,13 @@ class TableReader:
 
         Args:
             revisions: Those of the tables that are here.
-            take: What it raises comes out.
-            wait_ms: How long to wait for a change.
+            take: Applies a table; its errors are raised.
+            wait_ms: Longest wait for a change.
             tables: Only these; none = every one.
 
         Raises:
-            TransportError: The member is gone, or says what makes no sense.
-            RefusedError: It does not tell.
+            TransportError: The member is gone, or sends an impossible message.
+            RefusedError: The member refuses.
         """
         request = replication.MetadataRequest(revisions=revisions, wait_ms=wait_ms, tables=tables)
         await self._stream.write(request)
@@ -104,10 +104,10 @@ def _from_text(pieces: Sequence[bytes]) -> object:
 
 
 def _number(text: str) -> int:
-    """Return a number that has room in 64 bits: whoever goes on with it relies on that.
+    """Return a number of at most 64 bits.
 
     Raises:
-        ValueError: It has not.
+        ValueError: The number is larger.
     """
     number = int(text)
     if not -_NUMBER_MAX <= number <= _NUMBER_MAX:
