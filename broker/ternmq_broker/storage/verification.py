@@ -81,7 +81,7 @@ class StoreVerification:
     async def step(self) -> bool:
         """Verify one piece, if it is time: one step of a job."""
         verification, rate = self._store.verification, self.bytes_per_s
-        piece = verification.piece_due(min(PIECE_BYTES, rate)) if rate else None
+        piece = verification.chunk_due(min(PIECE_BYTES, rate)) if rate else None
         if piece is None:
             self._pause_s = _IDLE_S
             return False
@@ -89,7 +89,7 @@ class StoreVerification:
         await run_shielded(
             self._blocking.run,
             piece.run,
-            lambda error: checks.append(verification.piece_done(piece, error)),
+            lambda error: checks.append(verification.chunk_done(piece, error)),
         )
         for check in filter(None, checks):
             await run_shielded(

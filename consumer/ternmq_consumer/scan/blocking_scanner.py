@@ -80,7 +80,7 @@ class _ReadAhead(Generic[T]):
 
 
 class BlockingBatchIterator(Generic[T]):
-    """Iterates over a range from plain code, while the loop thread reads ahead.
+    """Iterator over a range for plain code, while the loop thread reads ahead.
 
     `with scanner.scan(…) as batches:` gives up what is left when the block is left early.
     """
@@ -140,7 +140,7 @@ class BlockingBatchIterator(Generic[T]):
 
 
 class BlockingScanner(BlockingClient[ClientInstance]):
-    """Reads and measures ranges of queues: `with BlockingScanner("localhost:9876") as scanner`.
+    """Scanner of ranges of queues: `with BlockingScanner("localhost:9876") as scanner`.
 
     An event loop in a thread of its own does the work. Any thread may use it; one iterator is used
     by one thread.

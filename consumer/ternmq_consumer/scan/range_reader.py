@@ -148,7 +148,7 @@ async def read_range(
         TransportError: For `timeout_s` nobody was there to get any further with, or only a slave
             that has not got so far.
     """
-    patience = RetryTimeout(client.env, timeout_s, was_there=True)
+    retry_timeout = RetryTimeout(client.env, timeout_s, was_there=True)
     queue = progress.queue
     while True:
         reached = progress.next_offset
@@ -170,8 +170,8 @@ async def read_range(
         if progress.next_offset >= progress.end:
             return
         if progress.next_offset > reached:
-            patience.got_further()
-        await patience.pause(failure)
+            retry_timeout.got_further()
+        await retry_timeout.pause(failure)
 
 
 async def connected(

@@ -1,4 +1,4 @@
-"""Checking a whole store without changing it: log, consume queues, index and checkpoint.
+"""Check of a whole store without a change: log, consume queues, index and checkpoint.
 
 The log is walked once, in order; the queues and the index are walked beside it, so that every
 record is compared with its unit and its entries, and every unit and entry with its record. Memory

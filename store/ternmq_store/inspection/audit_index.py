@@ -1,4 +1,4 @@
-"""Comparing the index with the log, both ways: part of a check, beside its walk of the log."""
+"""Comparison of the index with the log, both ways, beside the walk of the log."""
 
 from collections import deque
 from collections.abc import Generator, Sequence
@@ -35,7 +35,7 @@ class _Entry:
 
 
 class IndexAudit:
-    """Goes through all index files beside a walk of the log. Owned by one check.
+    """Walk of all index files beside a walk of the log. Owned by one check.
 
     Entries stand in the log's order. Only those of the records at hand are held.
 

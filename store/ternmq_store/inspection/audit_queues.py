@@ -1,4 +1,4 @@
-"""Comparing consume queues with the log, both ways: part of a check, beside its walk of the log."""
+"""Comparison of consume queues with the log, both ways, beside the walk of the log."""
 
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class _Missing:
 
 
 class QueueAudit:
-    """Goes through all consume queues beside a walk of the log. Owned by one check.
+    """Walk of all consume queues beside a walk of the log. Owned by one check.
 
     Attributes:
         units: How many units were seen.

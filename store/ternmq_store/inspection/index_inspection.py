@@ -1,4 +1,4 @@
-"""Reading the index files of a store that may be damaged or in use: nothing is written.
+"""Reads of the index files of a store that may be damaged or in use: nothing is written.
 
 A file's length does not say how many slots it has. Its header counts the slots in use, and the
 place of its first entry is told by what that entry says: so the slots are found by looking.

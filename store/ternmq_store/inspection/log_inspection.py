@@ -1,4 +1,4 @@
-"""Reading a commit log that may be damaged, or in use by somebody: nothing is opened for writing.
+"""Reads of a commit log that may be damaged or in use: nothing is opened for writing.
 
 A walk goes through the files in order and gives what it finds: records, the blank records at the
 end of files, and bad ranges. A bad range ends where the next record begins: at a magic number
@@ -63,7 +63,7 @@ class FoundBlank:
 
 @dataclass(frozen=True, slots=True)
 class BadRange:
-    """Bytes of which nothing can be told."""
+    """Damaged bytes of the log, of unknown content."""
 
     file: FoundFile
     offset: PhysicalOffset

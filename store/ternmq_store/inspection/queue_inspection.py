@@ -1,4 +1,4 @@
-"""Reading the consume queues of a store that may be damaged or in use: nothing is written.
+"""Reads of the consume queues of a store that may be damaged or in use: nothing is written.
 
 Source: RocketMQ `ConsumeQueue`, `ConsumeQueueExt`.
 """
@@ -67,7 +67,7 @@ def bad_units(units: Units) -> Collection[int]:
 
 
 class QueueCursor:
-    """Goes once through a queue's units, forwards. Holds one piece of them at a time."""
+    """Cursor that goes once through a queue's units, forwards, and holds one piece of them."""
 
     def __init__(self, files: FileSystem, queue: QueueFiles) -> None:
         self.queue = queue
@@ -101,7 +101,7 @@ class QueueCursor:
 
 
 class ExtReader:
-    """Reads the ext units of one queue. Keeps nothing but where its files are."""
+    """Reader of the ext units of one queue."""
 
     def __init__(self, files: FileSystem, root: Path, topic: str, queue_id: int) -> None:
         self._file_system = files

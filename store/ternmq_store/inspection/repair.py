@@ -1,4 +1,4 @@
-"""Repairs that cannot lose a message: removing what the next start builds anew from the log.
+"""Repairs that cannot lose a message: removal of files that the next start rebuilds from the log.
 
 Nothing here changes the log. A queue is removed only where the log says all that is in it: not one
 without a record in the log, since nothing else knows where its numbering stands, and not one whose

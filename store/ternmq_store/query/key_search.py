@@ -1,4 +1,4 @@
-"""Finding messages by key: the index says where they may lie, the records whether they do.
+"""Search for messages by key: the index gives candidates, and their records decide.
 
 A search is made on the store's thread and holds plain values; it runs in any thread, beside
 everything else. What retention removes meanwhile is not found.
@@ -76,7 +76,7 @@ class KeyQuery:
 
 @dataclass(frozen=True, slots=True)
 class KeySearch:
-    """One look for messages; `run` may be called in any thread."""
+    """Search for messages by key; `run` may be called in any thread."""
 
     query: KeyQuery
     source: LogSource
@@ -126,7 +126,7 @@ class KeySearch:
 
 
 class KeySearches:
-    """Makes searches. Owned by `MessageStore`, on the store's thread."""
+    """Factory of searches. Owned by `MessageStore`, on the store's thread."""
 
     def __init__(self, opened: OpenedFiles, reads: StoreReads) -> None:
         self._index = opened.index

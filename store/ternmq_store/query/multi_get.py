@@ -1,4 +1,4 @@
-"""Reading records that lie anywhere in the log, many in one go, in another thread."""
+"""Reads of records anywhere in the log, many in one go, in another thread."""
 
 import contextlib
 from collections.abc import Sequence
@@ -94,7 +94,7 @@ class MultiGet:
 
 
 class _RecordReader:
-    """Reads single records. Keeps one file of the log open."""
+    """Reader of single records, which holds one file of the log open."""
 
     def __init__(self, source: LogSource) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""Finding records that say which transaction they belong to, by reading the log.
+"""Search of the log for records of transactions.
 
 Their header's prepared offset is not indexed, so a range of the log is read through, a piece at a
 time, in any thread. Damage in it is stepped over as recovery does.
@@ -33,7 +33,7 @@ class PreparedRecord(NamedTuple):
 
 
 class PreparedSearch:
-    """One look through the log. Owned by whoever calls `step`, in one thread at a time.
+    """Search of the log for records of transactions. `step` runs in one thread at a time.
 
     Args:
         source: Where the log lies. Only what is dispatched is read.

@@ -78,7 +78,7 @@ def find_offset(
 
 @dataclass(frozen=True, slots=True)
 class TimeSearch:
-    """One look in a queue; `run` may be called in any thread."""
+    """Search of a queue by store time; `run` may be called in any thread."""
 
     files: FileSystem
     folder: Path
@@ -108,7 +108,7 @@ class TimeSearch:
 
 
 class StoreTimeQuery(NamedTuple):
-    """Messages of one queue whose store times are wanted."""
+    """Messages of one queue whose store times are looked up."""
 
     folder: Path
     """Folder of the queue."""
@@ -141,7 +141,7 @@ class StoreTimeLookup:
 
 
 class _Times:
-    """Reads store times in the files of one queue and of the log, each opened once."""
+    """Reader of store times in the files of one queue and of the log, each opened once."""
 
     def __init__(
         self, files: FileSystem, folder: Path, file_bytes: int, source: LogSource, stack: ExitStack

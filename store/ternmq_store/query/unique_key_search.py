@@ -1,4 +1,4 @@
-"""Finding out whether messages are stored already, by their unique keys.
+"""Search for messages that are stored already, by their unique keys.
 
 For producers that send again what they had no answer to: what is appended counts, indexed or not.
 First come records that wait for the index, with the keys of their dispatch requests or read from
@@ -31,7 +31,7 @@ _RECORDS_MAX: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class UniqueKeySearch:
-    """One look for unique keys of a topic; `run` may be called in any thread."""
+    """Search for unique keys of a topic; `run` may be called in any thread."""
 
     topic: str
     keys: Sequence[str]

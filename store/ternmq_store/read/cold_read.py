@@ -1,4 +1,4 @@
-"""Reading what is not in memory: by plain reads, in another thread, and verified.
+"""Cold reads: verified plain reads of messages that are not in memory, in another thread.
 
 A page fault in the map would stop everything else for as long as the disk takes. What comes from
 the disk may be damaged, so every record is checked before it is served, and what was checked counts
@@ -288,7 +288,7 @@ def _near(starts: Ints, sizes: Ints) -> int:
 
 
 class _Fetch:
-    """Reads and checks records of one file of the log."""
+    """Reader and checker of records of one file of the log."""
 
     def __init__(self, source: LogSource, queue: QueueSource, file: File, base: int) -> None:
         self._source = source

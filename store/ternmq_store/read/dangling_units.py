@@ -12,7 +12,7 @@ _PLACES_MAX: Final = 1_000
 
 
 class DanglingUnits:
-    """The first thousand that readers met since the store was opened. Owned by `StoreReads`.
+    """First thousand dangling units that readers met since the opening. Owned by `StoreReads`.
 
     No end of damage is known there, so it is no damaged range; a wrong unit may be all.
     """

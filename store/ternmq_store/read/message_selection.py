@@ -1,4 +1,4 @@
-"""Reading a queue: which messages one read returns, and what it says when there are none. Pure.
+"""Selection of the messages that one read of a queue returns, and its status without any. Pure.
 
 Source: RocketMQ `DefaultMessageStore.getMessage`.
 """

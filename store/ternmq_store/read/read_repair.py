@@ -1,4 +1,4 @@
-"""Mending consume queues whose units do not tell of their messages, by what a search found."""
+"""Repair of consume queue units that do not point to their messages, by results of a search."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence

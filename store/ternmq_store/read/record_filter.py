@@ -1,4 +1,4 @@
-"""Choosing messages by their properties, which only their records have. Pure.
+"""Filter of messages by their properties, which only their records have. Pure.
 
 Source: RocketMQ `MessageFilter.isMatchedByCommitLog`.
 """

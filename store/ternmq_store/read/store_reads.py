@@ -51,7 +51,7 @@ _EVERYTHING: Final = 1 << 62
 
 
 class StoreReads:
-    """Reads what is dispatched, and mends units that do not fit their records.
+    """Reader of dispatched messages, which repairs units that do not fit their records.
 
     Owned by `MessageStore`, on the store's thread.
 

@@ -1,4 +1,4 @@
-"""Finding the record of a message whose consume queue unit is damaged, and what its unit must be.
+"""Search for the record and the right unit of a message whose consume queue unit is damaged.
 
 A queue's records lie in the log in the order of their numbers, so the record lies between those of
 its good neighbours. That part of the log is read once for all messages between them, however many
@@ -122,7 +122,7 @@ def counted(
 
 
 class UnitSearch:
-    """Searches for one queue. Keeps one file of it open.
+    """Search for messages of one queue, which holds one file of the queue open.
 
     Attributes:
         sought: What was looked for, by this search or before it.

@@ -14,7 +14,7 @@ from ternmq_store.recovery.log_scan import read_record, record_lies_at
 
 
 class QueueConsistency:
-    """Compares units with their messages. Used by an opening."""
+    """Comparison of units with their messages. Used by an opening."""
 
     def __init__(self, log: CommitLog, session: StoreSession, findings: RecoveryFindings) -> None:
         self._log = log

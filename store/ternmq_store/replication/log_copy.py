@@ -1,4 +1,4 @@
-"""Going on with a log as another replica has it: what a slave does instead of appending records."""
+"""Copy of another replica's log: a slave extends its log by bytes of its master."""
 
 import logging
 from collections.abc import Callable
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogCopy:
-    """Takes over pieces of another replica's log. Owned by `MessageStore`, on the store's thread.
+    """Appender of pieces of another replica's log. Owned by `MessageStore`, on the store's thread.
 
     Args:
         log: What grows.

@@ -1,4 +1,4 @@
-"""Giving out the log's bytes, so that another replica can have them.
+"""Feed of the log's bytes for other replicas.
 
 What is in memory is copied from the map at once. What is not is read by a task, for another thread:
 a page fault in the map would stop everything else for as long as the disk takes.
@@ -131,7 +131,7 @@ class LogChecksum:
 
 
 class LogFeed:
-    """Reads one log from any offset on, for those who follow it. Owned by `MessageStore`.
+    """Feed of one log from any offset on, for replicas. Owned by `MessageStore`.
 
     Used on the store's thread. It keeps nothing: whoever follows knows where he is.
     """

@@ -1,4 +1,4 @@
-"""Reading chosen records of one file of the log, and making those that are wanted rows."""
+"""Rows of selected records of one file of the log."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -64,7 +64,7 @@ class ScannedRows(NamedTuple):
 
 
 class LogRows:
-    """Makes rows of the records in one file of the log. `close` it.
+    """Builder of rows from the records in one file of the log. The caller closes it.
 
     Args:
         directory: The store.

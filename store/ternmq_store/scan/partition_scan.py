@@ -1,4 +1,4 @@
-"""Reading a whole store without a broker: by file of the log, the messages that queues reach.
+"""Scan of a whole store without a broker: by file of the log, the messages that queues reach.
 
 Each file is a part, which can be read by itself: its messages come in the order of the log,
 whatever their queues. What queues do not reach is not given: records that were never dispatched, or
@@ -245,7 +245,7 @@ class _PartitionScan:
 
 
 class _Cursor:
-    """Goes once through the units of a range, forwards."""
+    """Cursor that goes once through the units of a range, forwards."""
 
     def __init__(
         self, directory: StoreDirectory, scan_range: ScanRange, wanted: ScanSpec, stack: ExitStack

@@ -1,4 +1,4 @@
-"""Reading a range of one queue from the directory of its store.
+"""Scan of a range of one queue from the directory of its store.
 
 Source: RocketMQ `DefaultMessageStore.getMessage`.
 """

@@ -1,4 +1,4 @@
-"""Reading every record of a store's log, whatever it is and whether a queue reaches it or not."""
+"""Scan of every record of a store's log, whether a queue reaches it or not."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack

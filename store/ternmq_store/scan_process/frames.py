@@ -147,7 +147,7 @@ class FramePart(NamedTuple):
 
 
 class FrameReader:
-    """Takes bytes as they come, and gives them out as parts of frames. Owned by whoever reads."""
+    """Parser of a byte stream into parts of frames. Owned by the reader of the pipe."""
 
     def __init__(self) -> None:
         self._head = b""

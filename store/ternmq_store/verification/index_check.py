@@ -1,4 +1,4 @@
-"""Comparing index files with verified records and with themselves; mends what is damaged in place.
+"""Comparison and repair in place of index files, by verified records and by their chains.
 
 Entries lie in the order of the log, so those of a piece of it follow each other. Damaged entries
 are written anew only between two right ones that are as far apart as their keys, and only if none

@@ -1,4 +1,4 @@
-"""Comparing the units of queues with verified records. For any thread."""
+"""Comparison of the units of queues with verified records. For any thread."""
 
 from collections.abc import Sequence
 from contextlib import closing

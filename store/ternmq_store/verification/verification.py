@@ -1,4 +1,4 @@
-"""A slow look through the whole log: is each record good, and do queues tell of it as they must?
+"""Slow verification of the whole log, and of the units and index entries of its records.
 
 What is derived from the log is mended from it, in place. It goes in pieces, each in two tasks for
 another thread: the log first, then what tells of it.
@@ -61,8 +61,8 @@ class Verification:
         self.records_damaged = 0
         self.entries_mended = 0
 
-    def piece_due(self, bytes_max: int) -> VerifiedChunk | IndexWalk | None:
-        """Return what to check next, if it is time; `piece_done` must follow.
+    def chunk_due(self, bytes_max: int) -> VerifiedChunk | IndexWalk | None:
+        """Return what to check next, if it is time; `chunk_done` must follow.
 
         First comes the log, piece by piece, then the chains of each index file.
 
@@ -118,7 +118,7 @@ class Verification:
             *(self.units_mended, self.entries_mended, self.records_damaged),
         )
 
-    def piece_done(
+    def chunk_done(
         self, piece: VerifiedChunk | IndexWalk, error: OSError | None = None
     ) -> UnitsCheck | None:
         """Record the outcome of a piece; return the comparison of the units with its records."""

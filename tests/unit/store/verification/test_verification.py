@@ -62,11 +62,11 @@ def go_round(store: MessageStore, bytes_max: int = 1000) -> int:
 
 
 def step(store: MessageStore, bytes_max: int = 1000) -> bool:
-    piece = store.verification.piece_due(bytes_max)
+    piece = store.verification.chunk_due(bytes_max)
     if piece is None:
         return False
     piece.run()
-    check = store.verification.piece_done(piece)
+    check = store.verification.chunk_done(piece)
     if check is not None:
         check.run()
         store.verification.units_done(check)
@@ -239,12 +239,12 @@ def test_records_of_a_deleted_topic_are_passed_over() -> None:
 
 def test_piece_holds_its_file_and_lets_it_go() -> None:
     store = filled(MemoryFileSystem())
-    piece = store.verification.piece_due(1000)
+    piece = store.verification.chunk_due(1000)
     assert piece is not None
     assert isinstance(piece, VerifiedChunk)
     assert [file.holds for file in piece.held] == [1]
     held = tuple(piece.held)
-    store.verification.piece_done(piece, OSError("the disk failed"))
+    store.verification.chunk_done(piece, OSError("the disk failed"))
     assert [file.holds for file in held] == [0]
     assert store.verification.offset == 8192
 
