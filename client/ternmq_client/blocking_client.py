@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from functools import wraps
+from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, cast
 
@@ -240,7 +241,7 @@ def blocking(
     async def awaited(client: object, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await verb(client, *args, **kwargs)
 
-    return _method(verb, awaited)
+    return _method(verb, verb if iscoroutinefunction(verb) else awaited)
 
 
 def on_loop(
@@ -267,6 +268,5 @@ def _method(
 
 
 def _read(argument: object) -> object:
-    if isinstance(argument, Iterator):
-        return list(cast("Iterator[object]", argument))
-    return argument
+    # hasattr() takes a fifth of isinstance(argument, Iterator).
+    return list(cast("Iterator[object]", argument)) if hasattr(argument, "__next__") else argument
