@@ -16,7 +16,7 @@ from ternmq_model.message import Message, SendResult
 from ternmq_model.names import check_group
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
-from ternmq_producer.batch.atomic_batch import BatchSink, check_batch, check_messages
+from ternmq_producer.batch.atomic_batch import check_batch, check_messages
 from ternmq_producer.batch.bulk import Bulk, SendResults
 from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES, ResultSink
 from ternmq_producer.config import ProducerConfig
@@ -275,10 +275,17 @@ class Producer(Lifecycle):
         async def send(sent: Sequence[Message]) -> list[SendResult]:
             check_batch(sent)
             timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
-            future: asyncio.Future[list[SendResult]] = self._loop.create_future()
             deadline_ms = self._clock.monotonic_ms() + timeout_ms
-            await sender.submit_batch(BatchSink(future), sent, queue, selector, deadline_ms)
-            return await future
+            done: asyncio.Future[None] = self._loop.create_future()
+            bulk = Bulk(len(sent), done)
+            try:
+                await sender.submit_batch(bulk, sent, queue, selector, deadline_ms)
+                await done
+            finally:
+                bulk.abandon()
+            if bulk.errors:
+                raise bulk.errors[0]
+            return list(bulk.results())
 
         if self._interception is not None:
             return await self._interception.send_batch(messages, send)

@@ -52,6 +52,18 @@ def test_message_is_stored_when_no_broker_has_a_slave() -> None:
     run_in_virtual_time(main())
 
 
+def test_atomic_batch_stored_without_a_slave_goes_once() -> None:
+    async def main() -> None:
+        async with ToyCluster(brokers=2) as cluster, cluster.producer(CONFIG) as producer:
+            for broker in cluster.brokers.values():
+                broker.sending.answer = lambda _: Answer(code=NO_SLAVE)
+            results = await producer.send_batch([Message(TOPIC, b"x"), Message(TOPIC, b"y")])
+            assert {each.status for each in results} == {SendStatus.SLAVE_NOT_AVAILABLE}
+            assert sum(stored(cluster)) == 2
+
+    run_in_virtual_time(main())
+
+
 def test_silent_broker_costs_time_and_not_the_result() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, cluster.producer(CONFIG) as producer:

@@ -11,9 +11,14 @@ from ternmq_model.message_id import UniqueKeys
 from ternmq_model.properties import UNIQUE_KEY
 from ternmq_model.record.encoder import RecordEncoder
 from ternmq_model.record.format import OVERHEAD_BYTES, OVERHEAD_BYTES_MAX
-from ternmq_producer.batch.atomic_batch import PendingBatch, check_length
-from ternmq_producer.batch.batcher import ProducerBatch, all_pending
-from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES, PendingSend
+from ternmq_producer.batch.atomic_batch import check_length
+from ternmq_producer.batch.batcher import ProducerBatch
+from ternmq_producer.batch.pending_send import (
+    RECORD_EXTRA_BYTES,
+    Pending,
+    PendingBatch,
+    PendingSend,
+)
 from ternmq_protos.v1 import messages_pb2 as messages
 
 _UNIQUE_KEY_BYTES: Final = len(UNIQUE_KEY) + 2 + 56
@@ -64,29 +69,37 @@ class StreamFormat:
             properties_bytes_max=opened.properties_bytes_max,
         )
 
-    def take_illegal(self, batch: ProducerBatch) -> list[tuple[PendingSend, IllegalMessage]]:
-        """Take out of `batch` what this broker would not take, with the reason for each."""
+    def take_illegal(self, batch: ProducerBatch) -> list[tuple[Pending, IllegalMessage]]:
+        """Remove from `batch` the messages that this broker would refuse; return them and why."""
         limit = self._surely_fits_bytes
         if all(pending.record_bytes <= limit for pending in batch.singles) and all(
-            max(part.record_bytes) <= limit for part in batch.slices
+            (part.record_bytes if part.is_atomic else max(part.sizes)) <= limit
+            for part in batch.parts
         ):
             return []
-        if batch.atomic is not None:
-            rule = self._rule_against_batch(batch.atomic)
-            if rule is None:
-                return []
-            atomic, batch.atomic, batch.singles, batch.record_bytes = batch.atomic, None, [], 0
-            return [(atomic, rule)]
-        everything = [(pending, self._rule_against(pending)) for pending in all_pending(batch)]
-        illegal = [(pending, rule) for pending, rule in everything if rule is not None]
+        checked = [(pending, self._rule_against(pending)) for pending in batch.one_by_one()]
+        illegal = [(pending, rule) for pending, rule in checked if rule is not None]
         if illegal:
-            batch.singles = [pending for pending, rule in everything if rule is None]
-            batch.slices = []
-            batch.record_bytes = sum(pending.record_bytes for pending in batch.singles)
+            batch.parts, batch.singles, batch.record_bytes = [], [], 0
+            for pending, rule in checked:
+                if rule is None:
+                    batch.put(pending)
         return illegal
 
-    def _rule_against(self, pending: PendingSend) -> IllegalMessage | None:
+    def _rule_against(self, pending: Pending) -> IllegalMessage | None:
         topic = pending.topic.decode()
+        if isinstance(pending, PendingBatch):
+            # Only now is it known what the broker adds to each record.
+            total = len(pending) * (self._added_bytes + len(pending.topic))
+            for body, properties in zip(pending.bodies, pending.properties, strict=True):
+                if len(body) > self._body_bytes_max or len(properties) > self._properties_bytes_max:
+                    return IllegalMessage(f"batch for {topic!r}: a message of it is too long")
+                total += len(body) + len(properties)
+            try:
+                check_length(topic, total)
+            except IllegalMessage as error:
+                return error
+            return None
         if len(pending.body) > self._body_bytes_max:
             return IllegalMessage(
                 f"message for {topic!r}: body has {len(pending.body)} bytes, "
@@ -97,20 +110,6 @@ class StreamFormat:
                 f"message for {topic!r}: properties have {len(pending.properties)} bytes, "
                 f"at most {self._properties_bytes_max} fit beside those that are added"
             )
-        return None
-
-    def _rule_against_batch(self, atomic: PendingBatch) -> IllegalMessage | None:
-        """Return why the batch cannot be stored here, now that it is known what is added to it."""
-        topic = atomic.topic.decode()
-        total = len(atomic) * (self._added_bytes + len(atomic.topic))
-        for body, properties in zip(atomic.bodies, atomic.properties_of_each, strict=True):
-            if len(body) > self._body_bytes_max or len(properties) > self._properties_bytes_max:
-                return IllegalMessage(f"batch for {topic!r}: a message of it is too long")
-            total += len(body) + len(properties)
-        try:
-            check_length(topic, total)
-        except IllegalMessage as error:
-            return error
         return None
 
     def encode(
@@ -124,16 +123,15 @@ class StreamFormat:
             now_ms: Now, by the monotonic clock.
         """
         behind_ms = wall_ms - now_ms
-        records: list[bytes] = []
-        if batch.atomic is not None:
-            records = self._encode_atomic(batch.atomic, wall_ms, behind_ms)
-        elif len(batch.singles) < _MANY:
+        if len(batch.singles) < _MANY:
             records = [self._encode_one(pending, wall_ms, behind_ms) for pending in batch.singles]
         else:
+            records = list[bytes]()
             for _, group in groupby(batch.singles, _topic_of):
                 records += self._encode_group(list(group), wall_ms, behind_ms)
-        for part in batch.slices:
-            part.unique_keys = self._keys.next_many(len(part), wall_ms)
+        for part in batch.parts:
+            if not part.unique_keys:
+                part.unique_keys = self._keys.next_many(len(part), wall_ms)
             records += self._encoder.encode_many(
                 part.topic,
                 part.queue_ids,
@@ -150,7 +148,7 @@ class StreamFormat:
                 records=b"".join(records),
                 record_sizes=sizes.tobytes(),
                 is_retry=batch.is_retry,
-                is_whole=batch.atomic is not None,
+                is_whole=batch.is_atomic,
             )
         )
 
@@ -166,19 +164,6 @@ class StreamFormat:
             born_at_ms=behind_ms + pending.started_ms,
             flag=pending.flag,
             sys_flag=pending.sys_flag,
-        )
-
-    def _encode_atomic(self, atomic: PendingBatch, wall_ms: int, behind_ms: int) -> list[bytes]:
-        if not atomic.unique_keys:
-            atomic.unique_keys = self._keys.next_many(len(atomic), wall_ms)
-        return self._encoder.encode_many(
-            atomic.topic,
-            [atomic.queue.queue_id] * len(atomic),
-            atomic.bodies,
-            atomic.unique_keys,
-            atomic.properties_of_each,
-            atomic.flags,
-            born_at_ms=behind_ms + atomic.started_ms,
         )
 
     def _encode_group(

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from ternmq_model.errors import RefusedError, TernError
 from ternmq_model.message import SendResult, SendStatus
 from ternmq_model.response_code import CALLERS_CODES, STORED_CODES
-from ternmq_producer.batch.batcher import ProducerBatch, all_pending
-from ternmq_producer.batch.pending_send import PendingSend
+from ternmq_producer.batch.batcher import ProducerBatch
+from ternmq_producer.batch.pending_send import Pending
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.converters import error_of
@@ -31,7 +31,7 @@ _new_result: Final = cast(
 class SendFailure:
     """A message that a batch did not store."""
 
-    pending: PendingSend
+    pending: Pending
     error: TernError
     is_overtaken: bool = False
     """A later message of its ordered queue was stored: it cannot take its place any more."""
@@ -45,7 +45,7 @@ def fits(batch: ProducerBatch, reply: messages.SendBatchReply) -> bool:
     return (
         len(reply.queue_offsets) == length
         and len(reply.physical_offsets) == length
-        and not (batch.atomic is not None and reply.refused)
+        and not (batch.is_atomic and reply.refused)
         and len(reply.queue_ids) in (0, length // 2)
         and all(0 <= refused.index < len(batch) for refused in reply.refused)
     )
@@ -66,15 +66,12 @@ def deliver(
         return _refuse_all(batch, reply, broker_name)
     queue_offsets = np.frombuffer(reply.queue_offsets, dtype="<i8")
     physical_offsets = np.frombuffer(reply.physical_offsets, dtype="<i8")
-    if batch.atomic is not None:
-        if reply.queue_ids:  # an earlier attempt had stored it, perhaps in another queue
-            queue_id = int(np.frombuffer(reply.queue_ids, dtype="<i4")[0])
-            batch.atomic.queue = batch.atomic.queue._replace(queue_id=queue_id)
-        batch.atomic.answer(
-            _STATUSES[code], queue_offsets.tolist(), physical_offsets.tolist(), store_host
-        )
-        return []
-    if reply.refused or reply.queue_ids:
+    if batch.is_atomic and reply.queue_ids:
+        # An earlier attempt had stored the batch, perhaps in another queue.
+        (part,) = batch.parts
+        queue_id = int(np.frombuffer(reply.queue_ids, dtype="<i4")[0])
+        part.queue = part.queue._replace(queue_id=queue_id)
+    elif reply.refused or reply.queue_ids:
         return _deliver_some(batch, reply, queue_offsets, physical_offsets, store_host, broker_name)
     status = _STATUSES[code]
     begin = len(batch.singles)
@@ -93,11 +90,16 @@ def deliver(
                     (status, key, pending.queue, queue_offset, physical_offset, store_host),
                 )
             )
-    for part in batch.slices:
+    for part in batch.parts:
         end = begin + len(part)
-        if not part.is_over and not part.bulk.is_abandoned:
-            part.bulk.put_many(
-                part, queue_offsets[begin:end], physical_offsets[begin:end], code, store_host
+        if not part.sink.done():
+            part.sink.set_results(
+                code,
+                part.unique_keys,
+                part.queues,
+                queue_offsets[begin:end],
+                physical_offsets[begin:end],
+                store_host,
             )
         begin = end
     return []
@@ -113,7 +115,7 @@ def _refuse_all(
     error = error_of(reply.status, broker_name)
     errors = _errors_of(reply, broker_name)
     failures: list[SendFailure] = []
-    for index, pending in enumerate(all_pending(batch)):
+    for index, pending in enumerate(batch.one_by_one()):
         refused = errors.get(index)
         if refused is None:
             pending.maybe_stored |= error.may_have_happened
@@ -139,7 +141,7 @@ def _deliver_some(
     queue_ids = np.frombuffer(reply.queue_ids, dtype="<i4").tolist()
     stored_queues: set[MessageQueue] = set()
     failures: list[SendFailure] = []
-    everything = all_pending(batch)
+    everything = batch.as_singles()
     for index in range(len(everything) - 1, -1, -1):
         pending = everything[index]
         if (error := errors.get(index)) is not None:

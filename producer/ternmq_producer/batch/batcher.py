@@ -10,49 +10,61 @@ Everything here is decided without waiting: a `BrokerLink` does the I/O and tell
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any
 
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.batch.atomic_batch import PendingBatch
-from ternmq_producer.batch.bulk import BulkSlice
-from ternmq_producer.batch.pending_send import PendingSend
-
-PendingT = TypeVar("PendingT", bound=PendingSend)
+from ternmq_producer.batch.pending_send import Pending, PendingBatch, PendingSend
 
 
 @dataclass(slots=True)
 class ProducerBatch:
-    """Messages that travel together. Their records lie in the order: singles, then slices."""
+    """Messages that travel together. Their records lie in the order: singles, then parts."""
 
     singles: list[PendingSend] = field(default_factory=list[PendingSend])
-    slices: list[BulkSlice] = field(default_factory=list[BulkSlice])
+    parts: list[PendingBatch] = field(default_factory=list[PendingBatch])
+    """Parts of `send_many` calls, or one atomic batch, which travels alone."""
+
     ordered_queues: set[MessageQueue] = field(default_factory=set[MessageQueue])
     is_retry: bool = False
-    atomic: PendingBatch | None = None
-    """The one of `singles`, when it is an atomic batch."""
-
     record_bytes: int = 0
-    """Bytes that the buffer is charged for all of it."""
+    """Bytes that the buffer is charged for the messages."""
 
     written_at_ms: int = 0
     """Monotonic."""
 
     def __len__(self) -> int:
-        if self.atomic is not None:
-            return len(self.atomic)
-        return len(self.singles) + sum(map(len, self.slices))
+        return len(self.singles) + sum(map(len, self.parts))
+
+    @property
+    def is_atomic(self) -> bool:
+        """True for an atomic batch."""
+        return bool(self.parts) and self.parts[0].is_atomic
+
+    def put(self, pending: Pending) -> None:
+        """Append `pending`."""
+        if isinstance(pending, PendingSend):
+            self.singles.append(pending)
+        else:
+            self.parts.append(pending)
+        self.record_bytes += pending.record_bytes
+
+    def one_by_one(self) -> Sequence[Pending]:
+        """Return the units that are answered or retried each for itself, in record order."""
+        return self.parts if self.is_atomic else self.as_singles()
+
+    def as_singles(self) -> list[PendingSend]:
+        """Return every message, in the order of the records. The batch is not atomic."""
+        return [*self.singles, *(one for part in self.parts for one in part.singles())]
 
 
 @dataclass(slots=True)
 class ExpiredSends:
     """Messages that ran out of time; a broker may have stored the unanswered ones."""
 
-    unsent: list[PendingSend] = field(default_factory=list[PendingSend])
-    unsent_slices: list[BulkSlice] = field(default_factory=list[BulkSlice])
-    unanswered: list[PendingSend] = field(default_factory=list[PendingSend])
-    unanswered_slices: list[BulkSlice] = field(default_factory=list[BulkSlice])
+    unsent: list[Pending] = field(default_factory=list[Pending])
+    unanswered: list[Pending] = field(default_factory=list[Pending])
 
 
 class Batcher:
@@ -72,63 +84,56 @@ class Batcher:
         self._free = free
         self._fresh: deque[PendingSend] = deque()
         self._suspect: deque[PendingSend] = deque()
-        self._slices: deque[BulkSlice] = deque()
-        self._ordered: dict[MessageQueue, deque[PendingSend]] = {}
-        self._ready: dict[MessageQueue, None] = {}  # a dict keeps their order of arrival
-        self._held: set[MessageQueue] = set()
-        self._flying: deque[ProducerBatch] = deque()
-        self._slices_first = False
-        self._atomic_batches: deque[PendingBatch] = deque()
+        self._parts: deque[PendingBatch] = deque()
+        """Parts of `send_many` calls; they take turns with fresh single messages."""
+
+        self._parts_first = False
+        self._atomic: deque[PendingBatch] = deque()
         """Atomic batches without an order; they take turns with everything else."""
 
         self._atomic_first = False
+        self._unordered: tuple[deque[Any], ...] = (
+            self._suspect,
+            self._fresh,
+            self._atomic,
+            self._parts,
+        )
+        self._ordered: dict[MessageQueue, deque[Pending]] = {}
+        self._ready: dict[MessageQueue, None] = {}  # a dict keeps their order of arrival
+        self._held: set[MessageQueue] = set()
+        self._flying: deque[ProducerBatch] = deque()
 
     @property
     def can_send(self) -> bool:
-        """Tell whether a batch may leave now."""
-        return (
-            bool(
-                self._fresh or self._slices or self._ready or self._suspect or self._atomic_batches
-            )
-            and len(self._flying) < self._batches_max
-        )
+        """True when a batch may leave now."""
+        return bool(any(self._unordered) or self._ready) and len(self._flying) < self._batches_max
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether nothing waits and nothing is unanswered."""
-        return not (
-            self._fresh
-            or self._slices
-            or self._ordered
-            or self._suspect
-            or self._atomic_batches
-            or self._flying
-        )
+        """True when nothing waits and nothing is unanswered."""
+        return not (any(self._unordered) or self._ordered or self._flying)
 
     @property
     def oldest_batch_ms(self) -> int | None:
         """When the first unanswered batch was written; None if all are answered."""
         return self._flying[0].written_at_ms if self._flying else None
 
-    def add(self, pending: PendingSend) -> None:
-        """Let `pending` wait for the next batch."""
+    def add(self, pending: Pending) -> None:
+        """Append `pending` to those that wait for the next batches."""
         if pending.is_ordered:
-            self._add_ordered(pending)
+            queue = pending.queue
+            waiting = self._ordered.get(queue)
+            if waiting is None:
+                waiting = self._ordered[queue] = deque()
+            waiting.append(pending)
+            if queue not in self._held:
+                self._ready[queue] = None
+        elif isinstance(pending, PendingBatch):
+            (self._atomic if pending.is_atomic else self._parts).append(pending)
         elif pending.maybe_stored:
             self._suspect.append(pending)
         else:
             self._fresh.append(pending)
-
-    def add_batch(self, atomic: PendingBatch) -> None:
-        """Let an atomic batch wait for its turn."""
-        if atomic.is_ordered:
-            self._add_ordered(atomic)
-        else:
-            self._atomic_batches.append(atomic)
-
-    def add_slice(self, part: BulkSlice) -> None:
-        """Let `part` wait for the next batches."""
-        self._slices.append(part)
 
     def next_batch(self, now_ms: int) -> ProducerBatch | None:
         """Take the next batch, which is unanswered from now on; None when none may leave.
@@ -139,25 +144,27 @@ class Batcher:
             return None
         batch = ProducerBatch(written_at_ms=now_ms, is_retry=True)
         self._take_ordered(batch)
-        if batch.atomic is None:
+        if not batch.is_atomic:
             self._take_singles(batch, self._suspect)
-        if not batch.singles:
+        if not batch.record_bytes:
             self._take_atomic(batch)
-        if not batch.singles:
+        if not batch.record_bytes:
             batch.is_retry = False
             self._take_ordered(batch)
-        if batch.atomic is None and not batch.is_retry:
-            self._slices_first = not self._slices_first
-            if self._slices_first:
-                self._take_slices(batch)
+        if not batch.is_atomic and not batch.is_retry:
+            self._parts_first = not self._parts_first
+            if self._parts_first:
+                self._take_parts(batch)
                 self._take_singles(batch, self._fresh)
             else:
                 self._take_singles(batch, self._fresh)
-                self._take_slices(batch)
-        if not batch.singles and not batch.slices:
+                self._take_parts(batch)
+        if not batch.record_bytes:
             return None
         for pending in batch.singles:
             pending.attempts += 1
+        for part in batch.parts:
+            part.attempts += 1
         self._flying.append(batch)
         return batch
 
@@ -187,8 +194,8 @@ class Batcher:
             else:
                 self._ordered.pop(queue, None)
 
-    def put_back(self, failed: Iterable[PendingSend]) -> None:
-        """Let messages that are to be tried again here wait, ahead of all others of their queue.
+    def put_back(self, failed: Iterable[Pending]) -> None:
+        """Put messages that are to be tried again here ahead of all others of their queue.
 
         Args:
             failed: In the order in which they were sent. The queues of ordered ones are still held.
@@ -197,7 +204,7 @@ class Batcher:
             if pending.is_ordered:
                 self._ordered.setdefault(pending.queue, deque()).appendleft(pending)
             elif isinstance(pending, PendingBatch):
-                self._atomic_batches.appendleft(pending)
+                self._atomic.appendleft(pending)
             elif pending.maybe_stored:
                 self._suspect.appendleft(pending)
             else:
@@ -212,23 +219,21 @@ class Batcher:
         self._flying.clear()
         return broken
 
-    def drain(self) -> list[PendingSend]:
-        """Take everything that waits, one by one: nothing can be sent here at present.
+    def drain(self) -> list[Pending]:
+        """Remove and return everything that waits: nothing can be sent here at present.
 
         Ordered queues are held until `release`.
         """
-        drained = [*self._suspect, *self._fresh, *self._atomic_batches]
-        self._suspect.clear()
-        self._fresh.clear()
-        self._atomic_batches.clear()
-        for part in self._slices:
-            if part.is_over or part.bulk.is_abandoned:
-                self._free(part.bytes_total)
+        drained: list[Pending] = [*self._suspect, *self._fresh, *self._atomic]
+        for part in self._parts:
+            if part.sink.done():
+                self._free(part.record_bytes)
             else:
-                drained.extend(part.to_pending())
-        self._slices.clear()
+                drained += part.singles()
+        for waiting in self._unordered:
+            waiting.clear()
         for queue, waiting in self._ordered.items():
-            drained.extend(waiting)
+            drained += waiting
             waiting.clear()
             self._held.add(queue)
         self._ready.clear()
@@ -244,70 +249,35 @@ class Batcher:
         What waits is dropped; what is unanswered keeps its place, since its reply may come.
         """
         expired = ExpiredSends()
-        self._fresh = self._still_waiting(self._fresh, expired, now_ms)
-        self._suspect = self._still_waiting(self._suspect, expired, now_ms)
-        self._atomic_batches = self._still_waiting(self._atomic_batches, expired, now_ms)
-        for queue in list(self._ordered):
-            left = self._still_waiting(self._ordered[queue], expired, now_ms)
-            self._ordered[queue] = left
-            if not left and queue not in self._held:
+        for waiting in self._unordered:
+            self._drop_expired(waiting, expired, now_ms)
+        for queue, waiting in list(self._ordered.items()):
+            self._drop_expired(waiting, expired, now_ms)
+            if not waiting and queue not in self._held:
                 del self._ordered[queue]
                 self._ready.pop(queue, None)
-        slices: deque[BulkSlice] = deque()
-        for part in self._slices:
-            if part.deadline_ms > now_ms:
-                slices.append(part)
-            else:
-                expired.unsent_slices.append(part)
-                self._free(part.bytes_total)
-        self._slices = slices
+        left: list[Pending] = []
+        for group in (*self._unordered, *self._ordered.values()):
+            left += group
         for batch in self._flying:
-            for pending in batch.singles:
-                if pending.deadline_ms <= now_ms and not pending.sink.done():
+            written: list[Pending] = [*batch.singles, *batch.parts]
+            for pending in written:
+                if pending.deadline_ms > now_ms:
+                    left.append(pending)
+                elif not pending.sink.done():
                     expired.unanswered.append(pending)
-            for part in batch.slices:
-                if part.deadline_ms <= now_ms and not part.is_over:
-                    expired.unanswered_slices.append(part)
-        return expired, self._earliest_deadline_ms(now_ms)
+        return expired, min((pending.deadline_ms for pending in left), default=None)
 
-    def _earliest_deadline_ms(self, now_ms: int) -> int | None:
-        deadlines = [one.deadline_ms for group in self._all_waiting() for one in group] + [
-            one.deadline_ms
-            for batch in self._flying
-            for group in (batch.singles, batch.slices)
-            for one in group
-            if one.deadline_ms > now_ms
-        ]
-        return min(deadlines, default=None)
-
-    def _all_waiting(self) -> Iterable[Iterable[PendingSend | BulkSlice]]:
-        yield self._fresh
-        yield self._suspect
-        yield self._slices
-        yield self._atomic_batches
-        yield from self._ordered.values()
-
-    def _still_waiting(
-        self, waiting: deque[PendingT], expired: ExpiredSends, now_ms: int
-    ) -> deque[PendingT]:
-        left: deque[PendingT] = deque()
-        for pending in waiting:
-            if pending.deadline_ms > now_ms and not pending.sink.done():
-                left.append(pending)
-                continue
-            self._free(pending.record_bytes)
-            if not pending.sink.done():
+    def _drop_expired(self, waiting: deque[Any], expired: ExpiredSends, now_ms: int) -> None:
+        for _ in range(len(waiting)):
+            pending: Pending = waiting.popleft()
+            if pending.sink.done():
+                self._free(pending.record_bytes)
+            elif pending.deadline_ms > now_ms:
+                waiting.append(pending)
+            else:
+                self._free(pending.record_bytes)
                 expired.unsent.append(pending)
-        return left
-
-    def _add_ordered(self, pending: PendingSend) -> None:
-        queue = pending.queue
-        waiting = self._ordered.get(queue)
-        if waiting is None:
-            waiting = self._ordered[queue] = deque()
-        waiting.append(pending)
-        if queue not in self._held:
-            self._ready[queue] = None
 
     def _take_ordered(self, batch: ProducerBatch) -> None:
         """Move messages of ready queues into `batch`, and hold those queues.
@@ -316,18 +286,18 @@ class Batcher:
         """
         for queue in list(self._ready):
             waiting = self._ordered[queue]
-            taken = len(batch.singles)
-            room = True
-            while room and waiting and (not batch.is_retry or waiting[0].maybe_stored):
-                room = self._take_one(batch, waiting)
-            if len(batch.singles) > taken:
+            taken_bytes = batch.record_bytes
+            is_fit = True
+            while is_fit and waiting and (not batch.is_retry or waiting[0].maybe_stored):
+                is_fit = self._take_one(batch, waiting)
+            if batch.record_bytes > taken_bytes:
                 del self._ready[queue]
                 self._held.add(queue)
                 batch.ordered_queues.add(queue)
             elif not waiting:
                 del self._ready[queue]
                 del self._ordered[queue]
-            if not room:
+            if not is_fit:
                 return
 
     def _take_singles(self, batch: ProducerBatch, waiting: deque[PendingSend]) -> None:
@@ -346,67 +316,44 @@ class Batcher:
             singles.append(waiting.popleft())
         batch.record_bytes = total
 
-    def _take_one(self, batch: ProducerBatch, waiting: deque[PendingSend]) -> bool:
-        """Move the first of `waiting` into `batch`; tell False when it did not fit."""
+    def _take_one(self, batch: ProducerBatch, waiting: deque[Pending]) -> bool:
+        """Move the first of `waiting` into `batch`; return whether another one may follow."""
         pending = waiting[0]
         if pending.sink.done():
             waiting.popleft()
             self._free(pending.record_bytes)
             return True
-        if isinstance(pending, PendingBatch):
-            if not batch.singles:
-                waiting.popleft()
-                self._put_atomic(batch, pending)
+        is_alone = isinstance(pending, PendingBatch)
+        grown = batch.record_bytes + pending.record_bytes
+        if batch.record_bytes and (is_alone or grown > self.batch_bytes_max):
             return False
-        total = batch.record_bytes + pending.record_bytes
-        if total > self.batch_bytes_max and batch.record_bytes:
-            return False
-        waiting.popleft()
-        batch.singles.append(pending)
-        batch.record_bytes = total
-        return True
+        batch.put(waiting.popleft())
+        return not is_alone
 
     def _take_atomic(self, batch: ProducerBatch) -> None:
         """Put an atomic batch into the empty `batch`, when it is its turn or nothing else waits."""
-        batches = self._atomic_batches
+        batches = self._atomic
         while batches and batches[0].sink.done():
             self._free(batches.popleft().record_bytes)
         if not batches:
             return
         self._atomic_first = not self._atomic_first
-        if self._atomic_first or not (self._fresh or self._slices or self._ready):
+        if self._atomic_first or not (self._fresh or self._parts or self._ready):
             batch.is_retry = batches[0].maybe_stored
-            self._put_atomic(batch, batches.popleft())
+            batch.put(batches.popleft())
 
-    @staticmethod
-    def _put_atomic(batch: ProducerBatch, atomic: PendingBatch) -> None:
-        batch.singles.append(atomic)
-        batch.atomic = atomic
-        batch.record_bytes = atomic.record_bytes
-
-    def _take_slices(self, batch: ProducerBatch) -> None:
-        while self._slices:
-            part = self._slices.popleft()
-            if part.is_over or part.bulk.is_abandoned:
-                self._free(part.bytes_total)
+    def _take_parts(self, batch: ProducerBatch) -> None:
+        while self._parts:
+            part = self._parts.popleft()
+            if part.sink.done():
+                self._free(part.record_bytes)
                 continue
-            room = self.batch_bytes_max - batch.record_bytes
-            if batch.record_bytes and part.record_bytes[0] > room:
-                self._slices.appendleft(part)
+            free_bytes = self.batch_bytes_max - batch.record_bytes
+            if batch.record_bytes and part.sizes[0] > free_bytes:
+                self._parts.appendleft(part)
                 return
-            first, rest = part.split(room)
-            batch.slices.append(first)
-            batch.record_bytes += first.bytes_total
+            first, rest = part.split(free_bytes)
+            batch.put(first)
             if rest is not None:
-                self._slices.appendleft(rest)
+                self._parts.appendleft(rest)
                 return
-
-
-def all_pending(batch: ProducerBatch) -> list[PendingSend]:
-    """Return every message of `batch`, one by one, in the order of its records."""
-    pending = list(batch.singles)
-    for part in batch.slices:
-        for one in part.to_pending():
-            one.attempts = 1  # slices travel once: what is tried again travels by itself
-            pending.append(one)
-    return pending

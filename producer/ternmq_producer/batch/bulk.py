@@ -1,18 +1,17 @@
 """Many messages sent by one call: columns instead of objects, and one waiter for all answers."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from itertools import accumulate
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.errors import TernError
-from ternmq_model.message import Message, SendManyFailed, SendResult, SendStatus
+from ternmq_model.message import SendManyFailed, SendResult, SendStatus
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.batch.pending_send import PendingSend
+from ternmq_producer.batch.send_errors import renewed
 
 if TYPE_CHECKING:
     import asyncio
@@ -61,14 +60,15 @@ class Bulk:
 
     def put_many(
         self,
-        part: "BulkSlice",
+        positions: Sequence[int],
+        status: int,
+        unique_keys: list[bytes],
+        queues: list[MessageQueue],
         queue_offsets: NDArray[np.int64],
         physical_offsets: NDArray[np.int64],
-        status: int,
         store_host: bytes,
     ) -> None:
-        """Answer every message of `part`: stored."""
-        positions = part.positions
+        """Answer the messages at `positions` as stored."""
         count = len(positions)
         if isinstance(positions, range) and positions.step == 1:
             place = slice(positions.start, positions.stop)
@@ -76,13 +76,13 @@ class Bulk:
             self.physical_offsets[place] = physical_offsets
             self.statuses[place] = bytes((status,)) * count
             self._answered[place] = b"\x01" * count
-            self.unique_keys[place] = part.unique_keys
-            self.queues[place] = part.queues
+            self.unique_keys[place] = unique_keys
+            self.queues[place] = queues
             self.store_hosts[place] = [store_host] * count
         else:
             self.queue_offsets[positions] = queue_offsets
             self.physical_offsets[positions] = physical_offsets
-            for index, key, queue in zip(positions, part.unique_keys, part.queues, strict=True):
+            for index, key, queue in zip(positions, unique_keys, queues, strict=True):
                 self.statuses[index] = status
                 self._answered[index] = 1
                 self.unique_keys[index] = key
@@ -209,118 +209,42 @@ class BulkSlot:
         self._bulk.put(self._index, error)
 
 
-class BulkSlice:
-    """Some messages of one `send_many` that go to one broker: one topic, any queues, no order.
+class BulkSlots:
+    """Places of several messages in the answers: the sink of a `PendingBatch`."""
 
-    All columns have one length. Owned by the link it waits at.
-    """
+    __slots__ = ("_is_failed", "bulk", "positions")
 
-    __slots__ = (
-        "bodies",
-        "bulk",
-        "bytes_total",
-        "deadline_ms",
-        "flags",
-        "is_over",
-        "positions",
-        "properties",
-        "queue_ids",
-        "queues",
-        "record_bytes",
-        "started_ms",
-        "sys_flags",
-        "topic",
-        "unique_keys",
-    )
-
-    def __init__(
-        self,
-        bulk: Bulk,
-        topic: bytes,
-        positions: Sequence[int],
-        bodies: list[bytes],
-        properties: list[bytes],
-        flags: list[int],
-        queues: list[MessageQueue],
-        record_bytes: list[int],
-        started_ms: int,
-        deadline_ms: int,
-        sys_flags: list[int] | None = None,
-    ) -> None:
+    def __init__(self, bulk: Bulk, positions: Sequence[int]) -> None:
         self.bulk = bulk
-        self.topic = topic
         self.positions = positions
-        self.bodies = bodies
-        self.properties = properties
-        self.flags = flags
-        self.sys_flags = sys_flags
-        """Compression bits; None = none is compressed."""
+        self._is_failed = False
 
-        self.queues = queues
-        self.queue_ids = [queue.queue_id for queue in queues]
-        self.record_bytes = record_bytes
-        self.bytes_total = sum(record_bytes)
-        self.started_ms = started_ms
-        self.deadline_ms = deadline_ms
-        self.unique_keys: list[bytes] = []
-        """Given when it goes into a batch."""
+    def done(self) -> bool:
+        """Return whether the messages have their answers, or nobody waits for them."""
+        return self._is_failed or self.bulk.is_abandoned
 
-        self.is_over = False
-        """Its messages have their answers; a reply that still comes is too late."""
-
-    def __len__(self) -> int:
-        return len(self.bodies)
-
-    def split(self, bytes_max: int) -> "tuple[BulkSlice, BulkSlice | None]":
-        """Return what fits into `bytes_max`, at least one message, and the rest."""
-        if self.bytes_total <= bytes_max:
-            return self, None
-        fitting = sum(1 for total in accumulate(self.record_bytes) if total <= bytes_max)
-        count = max(1, fitting)
-        if count == len(self):
-            return self, None
-        return self._part(slice(0, count)), self._part(slice(count, None))
-
-    def to_pending(self) -> list[PendingSend]:
-        """Return its messages one by one, in order, for the roads that are not fast."""
-        pending: list[PendingSend] = []
-        for index, position in enumerate(self.positions):
-            one = PendingSend(
-                BulkSlot(self.bulk, position),
-                Message("", self.bodies[index], flag=self.flags[index]),
-                self.topic,
-                self.properties[index],
-                self.queues[index],
-                False,
-                self.record_bytes[index],
-                self.started_ms,
-                self.deadline_ms,
-            )
-            if self.sys_flags is not None:
-                one.sys_flag = self.sys_flags[index]
-            if self.unique_keys:
-                one.unique_key = self.unique_keys[index]
-            pending.append(one)
-        return pending
-
-    def expire(self, make_error: Callable[[], TernError]) -> None:
-        """Answer its messages with errors: their time is over."""
-        self.is_over = True
-        if not self.bulk.is_abandoned:
-            for position in self.positions:
-                self.bulk.put(position, make_error())
-
-    def _part(self, part: slice) -> "BulkSlice":
-        return BulkSlice(
-            self.bulk,
-            self.topic,
-            self.positions[part],
-            self.bodies[part],
-            self.properties[part],
-            self.flags[part],
-            self.queues[part],
-            self.record_bytes[part],
-            self.started_ms,
-            self.deadline_ms,
-            None if self.sys_flags is None else self.sys_flags[part],
+    def set_results(
+        self,
+        status: int,
+        unique_keys: list[bytes],
+        queues: list[MessageQueue],
+        queue_offsets: NDArray[np.int64],
+        physical_offsets: NDArray[np.int64],
+        store_host: bytes,
+    ) -> None:
+        """Answer every message as stored."""
+        self.bulk.put_many(
+            self.positions,
+            status,
+            unique_keys,
+            queues,
+            queue_offsets,
+            physical_offsets,
+            store_host,
         )
+
+    def set_exception(self, error: TernError, /) -> None:
+        """Answer every message with a copy of `error`: not stored, or not known to be."""
+        self._is_failed = True
+        for position in self.positions:
+            self.bulk.put(position, renewed(error, may_have_happened=False))

@@ -16,7 +16,8 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.record.format import BODY_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicRoute
-from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES, renewed, timed_out
+from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES
+from ternmq_producer.batch.send_errors import renewed, timed_out
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.queue_selection.queue_picker import QueuePicker
 
@@ -83,6 +84,21 @@ class TopicPublishInfo(QueuePicker):
             if len(self._properties_by_tag) < _TAGS_REMEMBERED_MAX:
                 self._properties_by_tag[tags] = properties
         return properties
+
+    def encoded(self, messages: Sequence[Message]) -> tuple[list[bytes], list[int]]:
+        """Return the properties of each message, encoded, and the most bytes of its record.
+
+        Raises:
+            IllegalMessage: A message breaks a limit.
+        """
+        properties_of = self.properties_of
+        properties = [properties_of(message) for message in messages]
+        overhead = self.overhead_bytes
+        sizes = [
+            overhead + len(message.body) + len(some)
+            for message, some in zip(messages, properties, strict=True)
+        ]
+        return properties, sizes
 
 
 class QueueFinder:

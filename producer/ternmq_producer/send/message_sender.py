@@ -14,11 +14,11 @@ from ternmq_model.message import Message
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.names import check_topic, is_send_forbidden
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.batch.atomic_batch import BatchSink, PendingBatch
-from ternmq_producer.batch.bulk import Bulk, BulkSlot
+from ternmq_producer.batch.bulk import Bulk, BulkSlot, BulkSlots
 from ternmq_producer.batch.bulk_partition import partition
-from ternmq_producer.batch.pending_send import PendingSend, ResultSink, renewed, timed_out
+from ternmq_producer.batch.pending_send import Pending, PendingBatch, PendingSend, ResultSink
 from ternmq_producer.batch.send_buffer import SendBuffer
+from ternmq_producer.batch.send_errors import renewed, timed_out
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.queue_selection.fault_strategy import FaultStrategy
 from ternmq_producer.queue_selection.reachability import BrokerReachability
@@ -107,13 +107,14 @@ class MessageSender:
                 *(self.group, len(self._closing), maybe_stored),
             )
 
-    def fail(self, sink: ResultSink, error: TernError) -> None:
+    def fail(self, pending: Pending, error: TernError) -> None:
         """Answer `error`, unless there is an answer."""
+        sink = pending.sink
         if sink.done():
             return
         sink.set_exception(error)
         if self._closing is not None:
-            self._closing.append(error)
+            self._closing += [error] * len(pending)
             if isinstance(sink, asyncio.Future):
                 sink.exception()  # so asyncio does not report each when it is dropped
 
@@ -146,7 +147,7 @@ class MessageSender:
         publish_info = self._known_publish_info(topic)
         return publish_info is not None and publish_info.is_reachable
 
-    def send_again(self, pending: Sequence[PendingSend], *, avoid: str, delay_s: float) -> None:
+    def send_again(self, pending: Sequence[Pending], *, avoid: str, delay_s: float) -> None:
         """Send messages again that broker `avoid` did not take. Called by its link.
 
         Args:
@@ -154,7 +155,7 @@ class MessageSender:
             avoid: Another broker's queues come first.
             delay_s: How long to wait if there are only queues of `avoid`.
         """
-        resting: list[PendingSend] = []
+        resting: list[Pending] = []
         for one in pending:
             publish_info = self._known_publish_info(one.topic.decode())
             if publish_info is not None:
@@ -162,24 +163,17 @@ class MessageSender:
             if one.queue.broker_name == avoid and delay_s:
                 resting.append(one)
             else:
-                self._give(one)
+                self.link(one.queue.broker_name).add(one)
         if resting:
             self._loop.call_later(delay_s, self._send_rested, resting)
 
-    def _send_rested(self, pending: list[PendingSend]) -> None:
+    def _send_rested(self, pending: list[Pending]) -> None:
         for one in pending:
             if self._links:
-                self._give(one)
+                self.link(one.queue.broker_name).add(one)
             else:
                 self.buffer.give_back(one.record_bytes)
-                self.fail(one.sink, ClosedError("the producer was closed"))
-
-    def _give(self, one: PendingSend) -> None:
-        link = self.link(one.queue.broker_name)
-        if isinstance(one, PendingBatch):
-            link.add_batch(one)
-        else:
-            link.add(one)
+                self.fail(one, ClosedError("the producer was closed"))
 
     def submit_now(
         self,
@@ -216,7 +210,7 @@ class MessageSender:
             return False
         self._hand_over(
             sink, message, publish_info, properties, size, queue, selector, started_ms,
-            deadline_ms, (body, sys_flag) if sys_flag else None,
+            deadline_ms, body, sys_flag,
         )  # fmt: skip
         return True
 
@@ -247,12 +241,12 @@ class MessageSender:
             await self._take_room(size, deadline_ms, ticket)
             self._hand_over(
                 sink, message, publish_info, properties, size, queue, selector, started_ms,
-                deadline_ms, (body, sys_flag) if sys_flag else None,
+                deadline_ms, body, sys_flag,
             )  # fmt: skip
 
     async def submit_batch(
         self,
-        sink: BatchSink,
+        bulk: Bulk,
         messages: Sequence[Message],
         queue: MessageQueue | None,
         selector: QueueSelector | None,
@@ -266,26 +260,22 @@ class MessageSender:
             is_in_order = is_ordered(first, queue, selector)
             ticket = stack.enter_context(self._tickets.join(first.topic)) if is_in_order else None
             publish_info = await self._publish_info(first.topic, deadline_ms)
-            properties = [publish_info.properties_of(message) for message in messages]
-            size = sum(map(len, properties)) + sum(
-                publish_info.overhead_bytes + len(message.body) for message in messages
-            )
-            await self._take_room(size, deadline_ms, ticket)
-            try:
-                if queue is not None or selector is not None:
-                    queue = chosen_queue(first, publish_info.queues, queue, selector)
-                elif is_in_order:
-                    queue = publish_info.queues[publish_info.index_of_key(first.sharding_key)]
-                else:
-                    queue = publish_info.queues[self._fault_strategy.next_index(publish_info)]
-                link = self.link(queue.broker_name)
-            except BaseException:
-                self.buffer.give_back(size)
-                raise
-            link.add_batch(
+            properties, sizes = publish_info.encoded(messages)
+            await self._take_room(sum(sizes), deadline_ms, ticket)
+            queue, link = self._choose(first, publish_info, queue, selector, sum(sizes))
+            link.add(
                 PendingBatch(
-                    *(sink, messages, publish_info.topic, properties, queue, is_in_order),
-                    *(size, self._clock.monotonic_ms(), deadline_ms),
+                    BulkSlots(bulk, range(len(messages))),
+                    publish_info.topic,
+                    [message.body for message in messages],
+                    properties,
+                    [message.flag for message in messages],
+                    [queue] * len(messages),
+                    sizes,
+                    self._clock.monotonic_ms(),
+                    deadline_ms,
+                    is_atomic=True,
+                    is_ordered=is_in_order,
                 )
             )
 
@@ -300,31 +290,44 @@ class MessageSender:
         selector: QueueSelector | None,
         started_ms: int,
         deadline_ms: int,
-        packed: tuple[bytes, int] | None,
+        body: bytes,
+        sys_flag: int,
     ) -> None:
-        """Choose the queue and give the message to its link; give `size` back on an error."""
         is_in_order = is_ordered(message, queue, selector)
+        if queue is None and selector is None and not is_in_order:
+            # Most messages: no call and no tuple for each.
+            index = self._fault_strategy.next_index(publish_info)
+            queue, link = publish_info.queues[index], publish_info.links[index]
+        else:
+            queue, link = self._choose(message, publish_info, queue, selector, size)
+        link.add(
+            PendingSend(
+                sink, publish_info.topic, body, properties, queue, is_in_order, size,
+                started_ms, deadline_ms, message.flag, sys_flag,
+            )
+        )  # fmt: skip
+
+    def _choose(
+        self,
+        message: Message,
+        publish_info: TopicPublishInfo,
+        queue: MessageQueue | None,
+        selector: QueueSelector | None,
+        size: int,
+    ) -> tuple[MessageQueue, BrokerLink]:
+        """Return the queue of `message` and its link; on an error, return `size` to the buffer."""
         if queue is None and selector is None:
-            if is_in_order:
+            if message.sharding_key:
                 index = publish_info.index_of_key(message.sharding_key)
             else:
                 index = self._fault_strategy.next_index(publish_info)
-            queue = publish_info.queues[index]
-            link = publish_info.links[index]
-        else:
-            try:
-                queue = chosen_queue(message, publish_info.queues, queue, selector)
-                link = self.link(queue.broker_name)
-            except BaseException:
-                self.buffer.give_back(size)
-                raise
-        pending = PendingSend(
-            sink, message, publish_info.topic, properties, queue, is_in_order, size,
-            started_ms, deadline_ms,
-        )  # fmt: skip
-        if packed is not None:
-            pending.body, pending.sys_flag = packed
-        link.add(pending)
+            return publish_info.queues[index], publish_info.links[index]
+        try:
+            queue = chosen_queue(message, publish_info.queues, queue, selector)
+            return queue, self.link(queue.broker_name)
+        except BaseException:
+            self.buffer.give_back(size)
+            raise
 
     async def submit_part(
         self, bulk: Bulk, part: Sequence[Message], start: int, timeout_ms: int
@@ -362,7 +365,7 @@ class MessageSender:
             sys_flags=sys_flags,
         )
         for name, one in slices:
-            self.link(name).add_slice(one)
+            self.link(name).add(one)
 
     async def _submit_singly(
         self, bulk: Bulk, part: Sequence[Message], start: int, deadline_ms: int
@@ -401,15 +404,9 @@ class MessageSender:
             publish_info = self._publish_infos.get(topic)
             if publish_info is None or self.config.fail_fast:
                 publish_info = await self._publish_info(topic, deadline_ms)
-            properties_of = publish_info.properties_of
-            properties = [properties_of(message) for message in part]
+            properties, sizes = publish_info.encoded(part)
         except TernError:
             return None
-        overhead = publish_info.overhead_bytes
-        sizes = [
-            overhead + len(message.body) + len(some)
-            for message, some in zip(part, properties, strict=True)
-        ]
         return None if sum(sizes) > _PART_BYTES_MAX else (publish_info, properties, sizes)
 
     async def _take_room(self, size: int, deadline_ms: int, ticket: Ticket | None = None) -> None:

@@ -22,13 +22,12 @@ from ternmq_model.errors import (
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_producer.batch.atomic_batch import PendingBatch
 from ternmq_producer.batch.batch_encoding import StreamFormat
 from ternmq_producer.batch.batch_reply import SendFailure, deliver, fits, is_brokers_fault
-from ternmq_producer.batch.batcher import Batcher, ProducerBatch, all_pending
-from ternmq_producer.batch.bulk import BulkSlice
-from ternmq_producer.batch.pending_send import PendingSend, ResultSink, renewed, too_late
+from ternmq_producer.batch.batcher import Batcher, ProducerBatch
+from ternmq_producer.batch.pending_send import Pending
 from ternmq_producer.batch.send_buffer import SendBuffer
+from ternmq_producer.batch.send_errors import renewed, too_late
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.send_statistics import LinkCounts
 from ternmq_producer.send_stream.retry_another_broker import hold_back, let_go
@@ -100,11 +99,11 @@ class LinkOwner(Protocol):
         """Return the maker of keys; the first caller's address goes into them."""
         ...
 
-    def fail(self, sink: ResultSink, error: TernError) -> None:
+    def fail(self, pending: Pending, error: TernError) -> None:
         """Answer `error`, unless there is an answer."""
         ...
 
-    def send_again(self, pending: Sequence[PendingSend], *, avoid: str, delay_s: float) -> None:
+    def send_again(self, pending: Sequence[Pending], *, avoid: str, delay_s: float) -> None:
         """Send messages by any queue, best not one of broker `avoid`; if there, after a pause."""
         ...
 
@@ -158,32 +157,22 @@ class BrokerLink:
         is_missed = self._client.reaches(self.broker_name) is False
         return is_missed or self._broken_openings >= _BROKEN_OPENINGS_MAX
 
-    def add(self, pending: PendingSend) -> None:
+    def add(self, pending: Pending) -> None:
         """Send `pending`. Its sink has the answer at its deadline at the latest."""
-        if self._fails_at_once(pending):
+        if pending.is_ordered and self._config.fail_fast and self.is_away:
+            # No other broker may take it, and it is not to wait.
+            error = self._away
+            if not isinstance(error, Unreachable):  # another part of the client found it out
+                error = Unreachable(f"broker {self.broker_name}: cannot be reached at present")
+            self._loop.call_soon(self._give_up, pending, error)  # so that the sender waits
             return
         self._batcher.add(pending)
-        self._expect(pending.deadline_ms)
-
-    def add_slice(self, part: BulkSlice) -> None:
-        """Send `part`. Its sink has the answers at its deadline at the latest."""
-        self._batcher.add_slice(part)
-        self._expect(part.deadline_ms)
-
-    def add_batch(self, atomic: PendingBatch) -> None:
-        """Send an atomic batch. Its sink has the answer at its deadline at the latest."""
-        if self._fails_at_once(atomic):
-            return
-        self._batcher.add_batch(atomic)
-        self._expect(atomic.deadline_ms)
+        if pending.deadline_ms < self._timer_at_ms:
+            self._arm(pending.deadline_ms)
+        self._wake.set()
 
     def look(self) -> None:
         """Try a broker that is away anew, now that a route may name it again."""
-        self._wake.set()
-
-    def _expect(self, deadline_ms: int) -> None:
-        if deadline_ms < self._timer_at_ms:
-            self._arm(deadline_ms)
         self._wake.set()
 
     async def run(self) -> None:
@@ -214,7 +203,7 @@ class BrokerLink:
         for timer in filter(None, (self._timer, self._leaving)):
             timer.cancel()
         for batch in self._batcher.break_off():
-            for pending in all_pending(batch):
+            for pending in batch.one_by_one():
                 pending.maybe_stored = True
                 self._give_up(pending, error)
         for pending in self._batcher.drain():
@@ -341,7 +330,7 @@ class BrokerLink:
             if failures:
                 if is_brokers_fault(reply.stored.status):
                     self._owner.failed(self)
-                self.counts.stored += len(batch) - len(failures)
+                self.counts.stored += len(batch) - sum(len(each.pending) for each in failures)
                 self._settle_refused(batch, failures)
             else:
                 self._owner.answered(self, self.counts.latency_ms)
@@ -397,7 +386,7 @@ class BrokerLink:
         """
         failures: list[SendFailure] = []
         for batch in self._batcher.break_off():
-            for pending in all_pending(batch):
+            for pending in batch.one_by_one():
                 pending.maybe_stored = True
                 failures.append(SendFailure(pending, error))
         if self._format is None:
@@ -411,7 +400,7 @@ class BrokerLink:
     def _settle(self, failures: list[SendFailure], *, delay_s: float) -> set[MessageQueue]:
         """Retry `failures`, or give up; return the queues of those that are retried in order."""
         config = self._config
-        here, anywhere = list[PendingSend](), list[PendingSend]()
+        here, anywhere = list[Pending](), list[Pending]()
         self.counts.failures += len(failures)
         for failure in failures:
             pending = failure.pending
@@ -445,19 +434,9 @@ class BrokerLink:
             self._owner.send_again(anywhere, avoid=self.broker_name, delay_s=delay_s)
         return {pending.queue for pending in here if pending.is_ordered}
 
-    def _fails_at_once(self, pending: PendingSend) -> bool:
-        """Give up what only this broker may take, while it is away and waiting is not wanted."""
-        if not (pending.is_ordered and self._config.fail_fast and self.is_away):
-            return False
-        error = self._away
-        if not isinstance(error, Unreachable):  # another part of the client found it out
-            error = Unreachable(f"broker {self.broker_name}: cannot be reached at present")
-        self._loop.call_soon(self._give_up, pending, error)  # so that the sender waits
-        return True
-
-    def _give_up(self, pending: PendingSend, error: TernError) -> None:
+    def _give_up(self, pending: Pending, error: TernError) -> None:
         self._owner.buffer.give_back(pending.record_bytes)
-        self._owner.fail(pending.sink, renewed(error, may_have_happened=pending.maybe_stored))
+        self._owner.fail(pending, renewed(error, may_have_happened=pending.maybe_stored))
 
     def _release(self, queues: set[MessageQueue], stream: SendStream | None) -> None:
         if stream is self._stream:  # else they were released when it broke, and may travel again
@@ -479,13 +458,9 @@ class BrokerLink:
         oldest_ms = self._batcher.oldest_batch_ms
         expired, next_ms = self._batcher.expire(now_ms)
         for pending in expired.unsent:
-            self._owner.fail(pending.sink, self._timeout(pending.maybe_stored))
+            self._owner.fail(pending, self._timeout(pending.maybe_stored))
         for pending in expired.unanswered:
-            self._owner.fail(pending.sink, self._timeout(True, is_sent=True))
-        for part in expired.unsent_slices:
-            part.expire(lambda: self._timeout(False))
-        for part in expired.unanswered_slices:
-            part.expire(lambda: self._timeout(True, is_sent=True))
+            self._owner.fail(pending, self._timeout(True, is_sent=True))
         if next_ms is not None:
             self._arm(next_ms)
         silent_ms = 0 if oldest_ms is None else now_ms - oldest_ms

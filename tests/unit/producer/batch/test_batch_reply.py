@@ -7,14 +7,13 @@ import numpy as np
 from ternmq_model.errors import BrokerBusy, MessageRefused
 from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.batch.atomic_batch import BatchSink, PendingBatch
 from ternmq_producer.batch.batch_reply import deliver, fits
 from ternmq_producer.batch.batcher import ProducerBatch
 from ternmq_producer.batch.bulk import Bulk
 from ternmq_producer.batch.bulk_partition import partition
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
-from tests.unit.producer.batch.test_batcher import Waiter, pending
+from tests.unit.producer.batch.test_batcher import Waiter, batch_of, bodies_of, pending
 
 HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 
@@ -64,17 +63,18 @@ def test_refused_batch_leaves_every_message_to_be_judged() -> None:
 
 def test_batch_found_in_another_queue_is_reported_there() -> None:
     async def main() -> None:
-        answers = asyncio.get_running_loop().create_future()
-        sent = [Message("t", b"0"), Message("t", b"1")]
-        queue = MessageQueue("t", "b", 3)
-        atomic = PendingBatch(BatchSink(answers), sent, b"t", [b"", b""], queue, False, 9, 0, 9)
+        done = asyncio.get_running_loop().create_future()
+        bulk = Bulk(2, done)
+        atomic = batch_of(bulk, [b"0", b"1"], 100, at=9, ordered=False)
+        atomic.queue = MessageQueue("t", "b", 3)
         atomic.unique_keys = [b"K0", b"K1"]
-        batch = ProducerBatch(singles=[atomic], atomic=atomic)
+        batch = ProducerBatch(parts=[atomic])
         found = reply(2)
         found.queue_ids = np.array([1, 1], dtype="<i4").tobytes()
         assert fits(batch, found)
         assert deliver(batch, found, store_host=HOST, broker_name="b") == []
-        assert [each.queue.queue_id for each in await answers] == [1, 1]
+        await done
+        assert [each.queue.queue_id for each in bulk.results()] == [1, 1]
 
     asyncio.run(main())
 
@@ -90,7 +90,7 @@ def test_refused_messages_are_reported_in_order_and_overtaken_ones_marked() -> N
     )
     told = reply(4, refused={0: 2, 2: 13, 3: 2})
     failures = deliver(batch, told, store_host=HOST, broker_name="b")
-    assert [failure.pending.body for failure in failures] == [b"0", b"2", b"3"]
+    assert bodies_of([failure.pending for failure in failures]) == [b"0", b"2", b"3"]
     assert [failure.is_overtaken for failure in failures] == [True, False, False]
     assert isinstance(failures[1].error, MessageRefused)
     assert isinstance(answer(batch.singles[1].sink), SendResult)
@@ -122,9 +122,7 @@ def test_bulk_messages_are_answered_by_columns() -> None:
         assert sorted(name for name, _ in slices) == ["a", "b"]
         for _, part in slices:
             part.unique_keys = [b"K" + body for body in part.bodies]
-            deliver(
-                ProducerBatch(slices=[part]), reply(len(part)), store_host=HOST, broker_name="x"
-            )
+            deliver(ProducerBatch(parts=[part]), reply(len(part)), store_host=HOST, broker_name="x")
         results = bulk.results()
         assert [result.queue for result in results] == [queues[(3 + n) % 4] for n in range(10)]
         assert [result.message_id for result in results] == [f"K{n}" for n in range(10)]

@@ -2,15 +2,13 @@
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any
 
 from ternmq_model.errors import ConnectionLost
-from ternmq_model.message import Message, SendResult
+from ternmq_model.message import SendResult
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.batch.atomic_batch import PendingBatch
-from ternmq_producer.batch.batcher import Batcher, ProducerBatch, all_pending
-from ternmq_producer.batch.bulk import Bulk, BulkSlice
-from ternmq_producer.batch.pending_send import PendingSend
+from ternmq_producer.batch.batcher import Batcher, ProducerBatch
+from ternmq_producer.batch.bulk import Bulk, BulkSlots
+from ternmq_producer.batch.pending_send import Pending, PendingBatch, PendingSend
 
 
 @dataclass
@@ -33,7 +31,7 @@ def pending(
     body: bytes = b"x", *, queue_id: int = 0, ordered: bool = False, size: int = 100, at: int = 1000
 ) -> PendingSend:
     queue = MessageQueue("t", "b", queue_id)
-    return PendingSend(Waiter(), Message("t", body), b"t", b"", queue, ordered, size, 0, at)
+    return PendingSend(Waiter(), b"t", body, b"", queue, ordered, size, 0, at)
 
 
 class Freed:
@@ -50,7 +48,11 @@ def batcher(freed: Freed | None = None, *, batch_bytes: int = 1000, batches: int
 
 def bodies(batch: ProducerBatch | None) -> list[bytes]:
     assert batch is not None
-    return [one.body for one in all_pending(batch)]
+    return [one.body for one in batch.as_singles()]
+
+
+def bodies_of(pending: list[Pending]) -> list[bytes]:
+    return [one.body for one in pending if isinstance(one, PendingSend)]
 
 
 def test_batch_takes_waiting_messages_up_to_its_size() -> None:
@@ -168,13 +170,13 @@ def test_expiry_tells_written_messages_from_unwritten_ones() -> None:
     some.add(pending(b"ordered", at=10, ordered=True))
     some.add(pending(b"later", at=30))
     expired, next_ms = some.expire(10)
-    assert [one.body for one in expired.unanswered] == [b"written"]
-    assert sorted(one.body for one in expired.unsent) == [b"ordered", b"waiting"]
+    assert bodies_of(expired.unanswered) == [b"written"]
+    assert sorted(bodies_of(expired.unsent)) == [b"ordered", b"waiting"]
     assert next_ms == 30
     assert freed.total == 200
     some.expire(30)
     expired, next_ms = some.expire(60)
-    assert {one.body for one in expired.unanswered} == {b"written", b"also"}
+    assert set(bodies_of(expired.unanswered)) == {b"written", b"also"}
     assert next_ms is None
 
 
@@ -186,7 +188,7 @@ def test_draining_returns_everything_that_waits() -> None:
         pending(b"c", queue_id=1, ordered=True),
     ):
         some.add(one)
-    assert sorted(one.body for one in some.drain()) == [b"a", b"b", b"c"]
+    assert sorted(bodies_of(some.drain())) == [b"a", b"b", b"c"]
     assert not some.can_send
     some.release(some.ordered_queues())
     assert some.is_empty
@@ -196,12 +198,8 @@ def test_slices_and_single_messages_take_turns_and_large_slices_split() -> None:
     async def main() -> None:
         some = batcher()
         bulk = Bulk(15, asyncio.get_running_loop().create_future())
-        queues = [MessageQueue("t", "b", 0)] * 15
         numbered = [b"s%d" % number for number in range(15)]
-        part = BulkSlice(
-            bulk, b"t", range(15), numbered, [b""] * 15, [0] * 15, queues, [100] * 15, 0, 1000
-        )
-        some.add_slice(part)
+        some.add(batch_of(bulk, numbered, 100, at=1000))
         some.add(pending(b"single"))
         first, second = some.next_batch(0), some.next_batch(0)
         assert bodies(first) == numbered[:10]
@@ -210,35 +208,53 @@ def test_slices_and_single_messages_take_turns_and_large_slices_split() -> None:
     asyncio.run(main())
 
 
-def atomic(*, queue_id: int = 0, ordered: bool = False, at: int = 1000) -> PendingBatch:
-    queue = MessageQueue("t", "b", queue_id)
-    sent = [Message("t", b"w%d" % number) for number in range(3)]
-    sink: Any = Waiter()
-    return PendingBatch(sink, sent, b"t", [b""] * 3, queue, ordered, 5000, 0, at)
+def batch_of(
+    bulk: Bulk, bodies: list[bytes], size: int, *, at: int, ordered: bool | None = None
+) -> PendingBatch:
+    """Return an atomic batch if `ordered` is given, else a part of a `send_many`."""
+    count = len(bodies)
+    return PendingBatch(
+        BulkSlots(bulk, range(count)),
+        b"t",
+        bodies,
+        [b""] * count,
+        [0] * count,
+        [MessageQueue("t", "b", 0)] * count,
+        [size] * count,
+        0,
+        at,
+        is_atomic=ordered is not None,
+        is_ordered=bool(ordered),
+    )
+
+
+def atomic(*, ordered: bool = False, at: int = 1000) -> PendingBatch:
+    loop = asyncio.new_event_loop()
+    bulk = Bulk(3, loop.create_future())
+    loop.close()
+    return batch_of(bulk, [b"w0", b"w1", b"w2"], 2000, at=at, ordered=ordered)
 
 
 def test_atomic_batch_travels_alone_and_takes_turns() -> None:
     some = batcher(batches=9)
     for number in range(3):
         some.add(pending(b"%d" % number))
-        some.add_batch(atomic())
+        some.add(atomic())
     batches = [some.next_batch(0) for _ in range(5)]
-    assert [
-        None if batch is None else (batch.atomic is not None, len(batch)) for batch in batches
-    ] == [
+    assert [None if batch is None else (batch.is_atomic, len(batch)) for batch in batches] == [
         (True, 3),
         (False, 3),
         (True, 3),
         (True, 3),
         None,
     ]
-    assert all(batch.record_bytes == 5000 for batch in batches if batch and batch.atomic)
+    assert all(batch.record_bytes == 6000 for batch in batches if batch and batch.is_atomic)
 
 
 def test_ordered_batch_keeps_its_place_in_its_queue() -> None:
     some = batcher(batches=9)
     some.add(pending(b"1", ordered=True))
-    some.add_batch(atomic(ordered=True))
+    some.add(atomic(ordered=True))
     some.add(pending(b"2", ordered=True))
     sizes: list[int] = []
     for _ in range(3):
@@ -262,12 +278,12 @@ def test_batch_in_doubt_is_a_retry_and_expires_like_a_message() -> None:
     first, second = some.next_batch(0), some.next_batch(0)
     assert first is not None
     assert second is not None
-    assert (first.atomic, first.is_retry) == (doubtful, True)
+    assert (first.parts, first.is_retry) == ([doubtful], True)
     assert not second.is_retry
     some.break_off()
-    some.add_batch(atomic(at=10))
-    some.add_batch(atomic(at=10_000))
+    some.add(atomic(at=10))
+    some.add(atomic(at=10_000))
     expired, next_ms = some.expire(10)
-    assert [len(expired.unsent), next_ms, freed.total] == [1, 10_000, 5000]
+    assert [len(expired.unsent), next_ms, freed.total] == [1, 10_000, 6000]
     assert len(some.drain()) == 1
     assert not some.can_send
