@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.send.validation import MessageWriter, PutResult
+from ternmq_broker.send.message_writer import MessageWriter, PutResult
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
 from ternmq_client.retry_policy import RetryPolicy

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.send.validation import MessageWriter
+from ternmq_broker.send.message_writer import MessageWriter
 from ternmq_model.errors import TernError, refusal
 from ternmq_model.message import Message
 from ternmq_model.response_code import ResponseCode

@@ -34,10 +34,10 @@ from ternmq_broker.scan.service import ScanService
 from ternmq_broker.scheduled.assembly import ScheduledAssembly
 from ternmq_broker.send.admission import admission_of
 from ternmq_broker.send.dedup import DuplicateSearch
+from ternmq_broker.send.message_writer import MessageWriter
 from ternmq_broker.send.processor import SendProcessor, properties_suffix
 from ternmq_broker.send.request_reply import ReplyForwarder
 from ternmq_broker.send.service import SendService
-from ternmq_broker.send.validation import MessageWriter
 from ternmq_broker.state.epochs import newest_start
 from ternmq_broker.state.table_formats import table_paths
 from ternmq_broker.state.tables import Tables

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_broker.send.atomic_batch import RefusedRecord
-from ternmq_broker.send.validation import PutResult
+from ternmq_broker.send.message_writer import PutResult
 from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.names import HALF_TOPIC, SCHEDULE_TOPIC, WHEEL_TOPIC

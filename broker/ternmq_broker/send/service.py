@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
+from ternmq_broker.send.message_writer import SenderInfo
 from ternmq_broker.send.processor import SendProcessor
 from ternmq_broker.send.stream import SendingStream, SendServerStream
-from ternmq_broker.send.validation import SenderInfo
 from ternmq_broker.storage.record_addresses import born_host_bytes
 from ternmq_broker.storage.routed_batch import RecordRefusal
 from ternmq_model import properties as names

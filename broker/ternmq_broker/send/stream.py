@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from ternmq_broker.send.message_writer import PutResult, SenderInfo
 from ternmq_broker.send.processor import SendProcessor
-from ternmq_broker.send.validation import PutResult, SenderInfo
 from ternmq_broker.storage.ack_policy import PendingAck
 from ternmq_model.errors import (
     ClosedError,

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ternmq_broker.send.atomic_batch import RefusedRecord
+from ternmq_broker.send.message_writer import PutResult
 from ternmq_broker.send.retried_batch import (
     DuplicateRecord,
     RetriedRow,
@@ -12,7 +13,6 @@ from ternmq_broker.send.retried_batch import (
     rest_of,
     retried_rows,
 )
-from ternmq_broker.send.validation import PutResult
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import decode_record
 from tests.support.records import record, sizes_of

@@ -1,6 +1,4 @@
-"""Validation of sent records against their topics, and the append.
-
-`service` carries requests and replies.
+"""Message writer: checks of sent records against their topics, and their append.
 
 Source: RocketMQ `AbstractSendMessageProcessor.msgCheck`, `SendMessageProcessor`.
 """
