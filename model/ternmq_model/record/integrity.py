@@ -56,14 +56,27 @@ def check_record(
         buffer[position : position + header.total_bytes], record.properties
     ):
         raise CorruptRecord(at, "more records of its queue than fit before it")
-    if header.total_bytes + BLANK_BYTES > left:
-        raise CorruptRecord(at, "the record leaves no room for a blank one")
-    if b"\0" in record.topic:
-        raise CorruptRecord(at, "part of the topic is lost")
-    end = at + record.header.total_bytes
-    if has_lost_sector(record.properties, end - len(record.properties)):
-        raise CorruptRecord(at, "part of the properties is lost")
+    if fault := find_fault(record, left):
+        raise CorruptRecord(at, fault)
     return record
+
+
+def find_fault(record: Record, left: int) -> str:
+    """Return the fault of a record whose sizes add up and whose body is right; empty = none.
+
+    Args:
+        record: The record, at the place that it claims.
+        left: Bytes of the file from the record's start on.
+    """
+    header = record.header
+    if header.total_bytes + BLANK_BYTES > left:
+        return "the record leaves no room for a blank one"
+    if b"\0" in record.topic:
+        return "part of the topic is lost"
+    end = header.physical_offset + header.total_bytes
+    if has_lost_sector(record.properties, end - len(record.properties)):
+        return "part of the properties is lost"
+    return ""
 
 
 def has_lost_sector(text: bytes, start: int) -> bool:

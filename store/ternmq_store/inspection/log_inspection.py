@@ -24,7 +24,7 @@ from ternmq_model.record.format import (
     decode_record,
     read_start,
 )
-from ternmq_model.record.integrity import has_lost_sector
+from ternmq_model.record.integrity import find_fault
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder
 from ternmq_store.disk.mapped_file_queue import FoundFile, find_files
@@ -165,17 +165,9 @@ def _read_piece(window: LogWindow, file: FoundFile, position: int) -> FoundRecor
 
 
 def _problem(record: Record, left: int) -> str:
-    """Return what is wrong with a record whose sizes add up; empty if nothing is."""
-    header, end = record.header, record.header.physical_offset + record.header.total_bytes
-    if record.body and body_crc(record.body) != header.body_crc:
+    if record.body and body_crc(record.body) != record.header.body_crc:
         return "the body's checksum differs"
-    if header.total_bytes + BLANK_BYTES > left:
-        return "the record leaves no room for a blank one"
-    if b"\0" in record.topic:
-        return "part of the topic is lost"
-    if has_lost_sector(record.properties, end - len(record.properties)):
-        return "part of the properties is lost"
-    return ""
+    return find_fault(record, left)
 
 
 def next_piece(window: LogWindow, file: FoundFile, start: int) -> int:

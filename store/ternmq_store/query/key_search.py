@@ -27,7 +27,6 @@ from ternmq_store.query.time_search import (
     StoreTimeLookup,
     StoreTimeQuery,
     TimeSearch,
-    plan_time_search,
 )
 from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX, UniqueKeySearch
 from ternmq_store.queues.offset_search import first_from
@@ -270,7 +269,10 @@ class KeySearches:
         queue, source = self._queues.find(topic, queue_id), self._source()
         if queue is None:
             return None
-        return plan_time_search(source.files, queue, source, at_ms, boundary)
+        folder, file_bytes = queue.files.folder, queue.files.file_bytes
+        return TimeSearch(
+            source.files, folder, file_bytes, queue.min_offset, queue.end, source, at_ms, boundary
+        )
 
     def size_of(
         self, topic: str, queue_id: int, begin: QueueOffset, end: QueueOffset, *, bytes_max: int

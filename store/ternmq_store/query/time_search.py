@@ -16,7 +16,6 @@ from ternmq_model.offsets import UNIT_BYTES, QueueOffset
 from ternmq_model.record.format import HEADER_BYTES_MAX, find_header
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import base_of, file_name
-from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import PADDING_SIZE, decode_units, unit_of
 from ternmq_store.read.log_source import LogSource
 
@@ -201,21 +200,3 @@ class _Times:
                 self._opened[folder, base] = None
         found = self._opened[folder, base]
         return b"" if found is None else found.read(at - base, length)
-
-
-def plan_time_search(
-    files: FileSystem, queue: ConsumeQueue, source: LogSource, at_ms: int, boundary: BoundaryType
-) -> TimeSearch:
-    """Return the look in a queue as it is now. For the store's thread.
-
-    Args:
-        files: The disk.
-        queue: A queue.
-        source: The log.
-        at_ms: A time.
-        boundary: From which side.
-    """
-    folder, file_bytes = queue.files.folder, queue.files.file_bytes
-    return TimeSearch(
-        files, folder, file_bytes, queue.min_offset, queue.end, source, at_ms, boundary
-    )

@@ -24,6 +24,7 @@ from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult, ReadStatus
+from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import Unit, first_units
 from ternmq_store.read.cold_read import BadRecord, ColdRead, ColdRecord
 from ternmq_store.read.dangling_units import DanglingUnits
@@ -39,7 +40,7 @@ from ternmq_store.read.message_selection import (
 from ternmq_store.read.read_repair import ReadRepair
 from ternmq_store.read.record_filter import keep_wanted
 from ternmq_store.read.residency import Residency
-from ternmq_store.read.unit_search import QueueSource, source_of
+from ternmq_store.read.unit_search import QueueSource
 from ternmq_store.store_statistics import ReaderLag, StoreStatistics
 
 logger = logging.getLogger(__name__)
@@ -386,7 +387,11 @@ class StoreReads:
     def source_of(self, queue: ConsumeQueue) -> QueueSource:
         """Return where the units of a queue lie, for who reads them in another thread."""
         floor = self._dispatcher.dropped.get(queue.topic, PhysicalOffset(0))
-        return source_of(queue, self.source(), floor, self.mending.sought(queue))
+        folder, file_bytes = queue.files.folder, queue.files.file_bytes
+        units = UnitFiles(self._files, folder, file_bytes, queue.min_offset, queue.end)
+        ext = None if queue.ext is None else queue.ext.source()
+        sought = self.mending.sought(queue)
+        return QueueSource(queue.topic, queue.queue_id, units, floor, ext, sought)
 
     def source(self) -> LogSource:
         """Return where the log lies, for who reads what is dispatched in another thread."""

@@ -26,7 +26,7 @@ from ternmq_model.record.format import (
 from ternmq_model.record.scanner import scan_records
 from ternmq_store.disk.layout import base_of
 from ternmq_store.dispatch.dispatch_request import stored_units
-from ternmq_store.queues.consume_queue import ConsumeQueue, are_same_codes, point_to_same
+from ternmq_store.queues.consume_queue import are_same_codes, point_to_same
 from ternmq_store.queues.consume_queue_ext import ExtSource, TagCodes, plain_tag_codes
 from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import (
@@ -84,20 +84,6 @@ class _Neighbour(NamedTuple):
 
     number: int
     unit: Unit | None
-
-
-def source_of(
-    queue: ConsumeQueue,
-    source: LogSource,
-    floor: PhysicalOffset,
-    sought: Sequence[UnitSearchResult],
-) -> QueueSource:
-    """Return a queue as it is now, for who reads it in another thread."""
-    units = UnitFiles(
-        *(source.files, queue.files.folder, queue.files.file_bytes, queue.min_offset, queue.end)
-    )
-    ext = None if queue.ext is None else queue.ext.source()
-    return QueueSource(queue.topic, queue.queue_id, units, floor, ext, sought)
 
 
 def units_in(
