@@ -181,7 +181,7 @@ class StoreConfig:
 
     verify_rate_bytes: int = 4 << 20
     """Speed of the background verification, in bytes of the log a second: each record is checked,
-    and compared with consume queues and index, which are mended from it. 0 = no verification."""
+    and compared with consume queues and index, which are repaired from it. 0 = no verification."""
 
     disk_fall_recorded: bool = True
     """Record of the lag of each group at its reads, for `ternmq broker status`."""

@@ -364,7 +364,7 @@ class MessageStore:
         """Return what to sync now, if anything; `flush_done` must follow before the next.
 
         Args:
-            now_ms: On the monotonic clock.
+            now_ms: Time by the monotonic clock.
         """
         if self.failure is not None:
             return None
@@ -380,7 +380,7 @@ class MessageStore:
         """Return the task of bringing queues and checkpoint to the disk; `checkpoint_done` follows.
 
         Args:
-            now_ms: On the monotonic clock.
+            now_ms: Time by the monotonic clock.
         """
         return self._flush.checkpoint_due(now_ms) if self.failure is None else None
 
@@ -429,8 +429,8 @@ class MessageStore:
         """Forget all messages of topics: their queues begin anew at 0.
 
         Args:
-            topics: Their names.
-            at: Where the log of another replica ended when they were deleted there: records from
+            topics: Names of the topics.
+            at: End of another replica's log when they were deleted there: records from
                 there on are of topics made anew. None = this log's end.
 
         Raises:

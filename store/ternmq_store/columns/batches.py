@@ -105,10 +105,10 @@ def build_batch(
 
     Args:
         view: Holds the records, anywhere. Not kept.
-        starts: Where they begin in it.
-        sizes: How long they are.
-        broker_name: Whose they are.
-        columns: What is wanted of them, in this order.
+        starts: Positions of the records in it.
+        sizes: Lengths of the records.
+        broker_name: Name of the broker of the records.
+        columns: Names of the columns, in this order.
 
     Raises:
         CorruptRecord: One of them is damaged; `CorruptBody` when only its body cannot be unpacked.
@@ -136,11 +136,11 @@ def build_rows(
 
     Args:
         view: Holds the records, anywhere. Not kept.
-        starts: Where they begin in it.
-        sizes: How long they are, together at most what fits in a batch.
-        broker_name: Whose they are.
-        columns: What is wanted of them, in this order.
-        expected: What they must say of themselves. None = anything.
+        starts: Positions of the records in it.
+        sizes: Lengths of the records, together at most those of a batch.
+        broker_name: Name of the broker of the records.
+        columns: Names of the columns, in this order.
+        expected: Facts that the records must state. None = any.
         bytes_max: The batch ends before records and unpacked bodies become more. None = never.
 
     Raises:

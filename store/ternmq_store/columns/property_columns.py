@@ -31,8 +31,8 @@ class PropertyColumns:
 
     Args:
         data: Holds the records. Not kept.
-        begins: Where each record's properties begin in it.
-        ends: Where they end.
+        begins: Start of each record's properties in it.
+        ends: End of each record's properties.
     """
 
     def __init__(self, data: bytes | memoryview, begins: Ints, ends: Ints) -> None:

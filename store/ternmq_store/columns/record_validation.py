@@ -103,7 +103,7 @@ def find_records(
         view: Buffer with the records.
         starts: Positions of the records in it.
         sizes: Lengths of the records.
-        expected: What they must say of themselves. None = anything.
+        expected: Facts that the records must state. None = any.
     """
     rows = np.arange(len(starts))
     ends = starts + sizes

@@ -23,8 +23,8 @@ def gather(data: bytes | memoryview, begins: Ints, ends: Ints, kind: Any = None)
 
     Args:
         data: Holds them. Not kept.
-        begins: Where they begin, in any order.
-        ends: Where they end, together less than 2 GiB further on.
+        begins: Positions of the slices, in any order.
+        ends: Ends of the slices, together less than 2 GiB further on.
         kind: `pyarrow.string()` when they are known to be UTF-8; left out, they are binary.
     """
     kind = arrow.binary() if kind is None else kind
@@ -118,9 +118,9 @@ def same_texts(
     Args:
         data: Bytes with the slices.
         begins: Positions of the slices in it.
-        ends: Where they end.
-        wanted: What they may be.
-        which: Which of these each must be; None = the first.
+        ends: Ends of the slices.
+        wanted: Expected bytes.
+        which: Row of `wanted` that each slice must equal; None = the first.
     """
     kind = arrow.binary()
     if which is None:

@@ -53,7 +53,7 @@ def read_generations(files: FileSystem, path: Path, parse: Callable[[bytes], T])
     """Return what the newest right generation of `path` parses to; None when there is none.
 
     Args:
-        files: Where `path` lies.
+        files: File system of `path`.
         path: The file; `<name>.bak` beside it is the generation before.
         parse: Raises ValueError, LookupError or TypeError for what is no such file.
 

@@ -106,7 +106,7 @@ def unit_runs(
 
     Args:
         batch: Records.
-        rows_of: Which of them each queue gets: neither prepared nor rolled back ones.
+        rows_of: Rows that each queue gets, without prepared and rolled back ones.
         offsets: Every record's place in the log.
         queue_offsets: And in its queue.
         stored_at_ms: Its store time.

@@ -96,7 +96,7 @@ class LogDispatcher:
         offset: Log offset below which all records are dispatched.
         stored_at_ms: Store time of the newest record dispatched.
         index: The index that gets the records' keys; None = there is none.
-        dropped: Of each deleted topic, the offset before which its records count no more.
+        dropped: Log offset of each deleted topic before which its records no longer count.
         pads: True = a queue is padded up to a message whose predecessor it lacks; False = the
             message is left out.
         gaps: Count of runs with messages that were left out because of a gap.
@@ -232,9 +232,9 @@ class LogDispatcher:
         """Read records of one file of the log and dispatch them.
 
         Args:
-            limit: Where to stop; a record that ends later is left.
+            limit: End of the dispatch; a record that ends later is left.
             moved: Gets the queues that have new units.
-            records_max: How many records to read at most.
+            records_max: Most records to read.
             is_trusted: The records are known to be whole. Else they are checked, and the first bad
                 one is remembered in `stopped_by`.
 
@@ -278,7 +278,7 @@ class LogDispatcher:
         is_known = is_trusted and not self.doubts
         verify, until = VerifyRange(Verify.NOTHING, None) if is_known else self.check_at(offset)
         last = min(limit, file.end)
-        stops = [stretch.start for stretch in damage if offset < stretch.start < last][:1]
+        stops = [each.start for each in damage if offset < each.start < last][:1]
         if until is not None and until < last:
             stops.append(until)
         # A stop is where a record begins; if that is not so, it must not hold up the scan.

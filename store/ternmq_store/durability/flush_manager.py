@@ -78,7 +78,7 @@ class FlushManager:
         """Return the flush of the log that is due; None = none is.
 
         Args:
-            now_ms: On the monotonic clock.
+            now_ms: Time by the monotonic clock.
             stored_at_ms: Store time of the newest record, which may not be in the files yet.
         """
         if self._flushing is not None or not is_flush_due(
@@ -113,7 +113,7 @@ class FlushManager:
         """Return the task of bringing queues and checkpoint to the disk, when it is time.
 
         Args:
-            now_ms: On the monotonic clock.
+            now_ms: Time by the monotonic clock.
         """
         if self._checkpointing is not None:
             return None

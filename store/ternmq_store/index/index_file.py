@@ -69,7 +69,7 @@ class IndexFile:
     """A file that is written to. Owned by `IndexFiles`, on the store's thread.
 
     Attributes:
-        info: Where it is, its sizes, and what its header says now.
+        info: Path, sizes and present header of the file.
     """
 
     def __init__(self, file: File, info: IndexInfo, *, real_bytes: int = 0) -> None:

@@ -91,7 +91,7 @@ class IndexFiles:
         Args:
             files: The file system.
             root: The store's directory.
-            slots: Of a file made from now on.
+            slots: Slots of a file made from now on.
             entries: Alike.
             clock: Names new files.
 
@@ -156,9 +156,9 @@ class IndexFiles:
         """Add the keys of records, but for those that are indexed already.
 
         Args:
-            keys: Theirs.
-            offsets: Of every record, ascending.
-            stored_at_ms: Of every record.
+            keys: Keys of the records.
+            offsets: Log offset of every record, ascending.
+            stored_at_ms: Store time of every record.
             end: Behind the last record: from now on `indexed_to`.
 
         Raises:
@@ -334,7 +334,7 @@ class IndexFiles:
         """Return before which offset all entries are on the disk, if one only knows this.
 
         Args:
-            stored_at_ms: Of a record up to which they are, as RocketMQ notes it for full files.
+            stored_at_ms: Store time of such a record, as RocketMQ notes it for full files.
 
         Source: RocketMQ `IndexService.load`.
         """
@@ -374,7 +374,7 @@ class IndexFiles:
 
         Args:
             topic: The messages' topic.
-            keys: What they are known by.
+            keys: Keys to look up.
             begin_ms: The earliest store time.
             end_ms: The latest.
         """

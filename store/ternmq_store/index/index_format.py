@@ -120,8 +120,8 @@ def chain(
     """Hang new entries into their chains, all at once.
 
     Args:
-        hashes: Of the new entries, at least one.
-        slot_count: How many slots the file has.
+        hashes: Hashes of the new entries, at least one.
+        slot_count: Count of slots of the file.
         first: Number of the first new entry.
         read: Returns what slots hold now. A value that is no older entry's number counts as none.
 
@@ -183,11 +183,11 @@ def link_entries(
     """Return a few entries, linked one by one as `chain` and `make_entries` link many.
 
     Args:
-        hashes: Of the new entries; `offsets` and `stored_at_ms` are those of their records.
+        hashes: Hashes of the new entries; `offsets` and `stored_at_ms` are those of their records.
         offsets: Alike.
         stored_at_ms: Alike.
         begin_ms: Store time of the file's first record.
-        sizes: Of the file.
+        sizes: Sizes of the file.
         first: Number of the first new entry.
         view: The file.
     """
@@ -217,7 +217,7 @@ def good_entries(entries: Entries, first: int, after: int, limit: int) -> int:
     """Return how many entries from the first one on can be entries of records before `limit`.
 
     Args:
-        entries: As they lie in the file.
+        entries: Entries as they lie in the file.
         first: The number of the first of them.
         after: The least offset that may come.
         limit: An offset.
@@ -259,7 +259,7 @@ def sizes_by_entry(
     Args:
         file_bytes: The file's length.
         header: Its header.
-        position: Where `window` begins in the file; a place where an entry may begin, which is a
+        position: Start of `window` in the file; a place where an entry may begin, which is a
             multiple of 20 bytes before the file's end.
         window: Some of the file's bytes, a multiple of 20.
     """

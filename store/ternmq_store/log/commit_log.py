@@ -331,10 +331,10 @@ class CommitLog:
         """Return the records from `at` on, of the file that holds it: positions are in that file.
 
         Args:
-            at: Where a record begins; it must lie in a file.
+            at: Log offset in a file, at which a record begins.
             limit: A record that ends behind it is left; not behind the file's end.
-            records_max: How many records at most.
-            verify: What to check of them.
+            records_max: Most records to return.
+            verify: Depth of the check of each record.
         """
         file = self.files.at(at)
         return scan_records(
@@ -352,7 +352,7 @@ class CommitLog:
         No record that was there can come back afterwards.
 
         Args:
-            end: Where a record begins or could.
+            end: New end, at which a record begins or could begin.
             was_left_there: This store left the log's end there, with zeros behind it. If the next
                 bytes are zeros still, so are the others: a file of 1 GiB is long to read.
 

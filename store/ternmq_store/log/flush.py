@@ -116,7 +116,7 @@ def is_flush_due(
         flushed: Up to where the log is on disk.
         end: Its end.
         file_bytes: Length of its files; a full one is flushed at once.
-        flushed_at_ms: When it was last flushed; like `now_ms` on the monotonic clock.
+        flushed_at_ms: Time of the last flush by the monotonic clock.
         now_ms: The present.
 
     Source: RocketMQ `FlushRealTimeService`, `DefaultMappedFile.isAbleToFlush`.

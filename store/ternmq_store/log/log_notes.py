@@ -126,7 +126,7 @@ def last_use(notes: LogNotes, abort: AbortFile | None) -> LastUse:
     """Return how the last use ended.
 
     Args:
-        notes: As they were found; empty ones when there were none.
+        notes: Notes of the last use; empty ones when there were none.
         abort: None when there is no such file.
     """
     if abort is None:
@@ -273,7 +273,7 @@ def save_notes(files: FileSystem, root: Path, notes: LogNotes, *, in_both: bool 
     """Replace the side file, durably; the generation before is kept, or replaced with `in_both`.
 
     Raises:
-        OSError: What was noted before is there still.
+        OSError: The disk refused; the earlier notes are still there.
     """
     replace_file(files, notes_path(root), encode_notes(notes), in_both=in_both)
 
@@ -308,6 +308,6 @@ def save_abort(files: FileSystem, root: Path, abort: AbortFile) -> None:
     """Write `abort`, which only a clean stop removes, durably.
 
     Raises:
-        OSError: What was there before is there still.
+        OSError: The disk refused; the earlier file is still there.
     """
     replace_file(files, abort_path(root), encode_abort(abort), keep_previous=False)

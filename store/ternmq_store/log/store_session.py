@@ -64,15 +64,15 @@ class StoreSession:
     Owned by `MessageStore`, on the store's thread.
 
     Attributes:
-        last_use: How the use before ended.
+        last_use: End of the last use.
         has_notes: This store has opened the log before, and it is noted.
-        notes: What the side file says.
-        checkpoint: What the checkpoint says; offsets that do not count are 0.
-        index_notes: What the index noted at the last clean stop; nothing after a crash.
-        index_durable: Where the index ended when it was opened the last time.
+        notes: Content of the side file.
+        checkpoint: Content of the checkpoint; offsets that do not count are 0.
+        index_notes: Notes of the index at the last clean stop; none after a crash.
+        index_durable: Log offset up to which the index was on the disk at the last opening.
         quarantine: Damaged ranges of the log.
-        ranges: Where records must have their checksum.
-        clock: How far the broker's clock has moved since records were stored.
+        ranges: Ranges of the log in which records must have their checksum.
+        clock: Notes of moves of the broker's clock.
     """
 
     def __init__(self, files: FileSystem, root: Path, tell: Callable[[str], None]) -> None:
@@ -199,12 +199,12 @@ class StoreSession:
         """Note how the log is after opening.
 
         Args:
-            start: Where it begins.
-            end: Where it ends; all of it is on the disk.
+            start: Start of the log.
+            end: End of the log, all of which is on the disk.
             dispatched: Up to where `queues` tell of it.
             log_file_bytes: Length of its files, the first of which may still be to come.
             queues: All there are, on the disk or not.
-            is_checksummed: Whether records written from now on have their checksum; None = each
+            is_checksummed: True if records written from now on have their checksum; None = each
                 call of `go_on` tells.
 
         Raises:
@@ -243,8 +243,8 @@ class StoreSession:
         lies there that has no checksum: it would be taken for damaged.
 
         Args:
-            end: Where the log ends.
-            is_checksummed: Whether every record that follows has its checksum.
+            end: End of the log.
+            is_checksummed: True if every record that follows has its checksum.
 
         Raises:
             OSError: It is not noted that the range ends.
@@ -263,7 +263,7 @@ class StoreSession:
         Args:
             queues: All there are.
             dispatched: Up to which offset of the log.
-            now_ms: On the monotonic clock.
+            now_ms: Time by the monotonic clock.
         """
         is_due = (
             now_ms - self._looked_at_ms >= _QUEUES_INTERVAL_MS
@@ -382,7 +382,7 @@ class StoreSession:
         """Note which tables there are from now on, durably; nothing when that is noted.
 
         Args:
-            names: Of their files. None of them has a blank.
+            names: Names of their files, without blanks.
 
         Raises:
             OSError: It is not noted.

@@ -30,7 +30,7 @@ class BitMapFilter(NamedTuple):
         """Return for each message at `begin` or behind it whether the filter may match it.
 
         Args:
-            units: As `unit_type` says.
+            units: Units of the layout `unit_type`.
         """
         bits: NDArray[np.uint8] = np.frombuffer(self.bits, dtype=np.uint8)
         tells = units["bit_map_bytes"] == len(bits)

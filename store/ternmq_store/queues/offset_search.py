@@ -34,7 +34,7 @@ def first_from(
 
     Args:
         queue: Its units.
-        place: Of the log.
+        place: Offset in the log.
         end: Number behind the last message that is searched. None = all.
 
     Returns:

@@ -106,8 +106,8 @@ def find_turned(units: Units, end: PhysicalOffset) -> tuple[Ints, Units]:
     Such a unit can be of no record of the log, and of one in the other order.
 
     Args:
-        units: Of one queue.
-        end: Of the log. Few places lie before it in both orders: 0, and multiples of 4 GiB.
+        units: Units of one queue.
+        end: End of the log. Few places lie before it in both orders: 0, and multiples of 4 GiB.
     """
     turned = units.view(UNIT.newbyteorder())
     rows = np.flatnonzero(~_may_tell(units, end) & _may_tell(turned, end))

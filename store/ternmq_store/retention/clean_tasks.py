@@ -117,7 +117,7 @@ class FileRemoval:
     """Unmap and remove files, in their order, each durably before the next.
 
     Attributes:
-        removed: How many are gone for good.
+        removed: Count of files that are gone for good.
         is_abandoned: Set from another thread: begin no further file.
     """
 

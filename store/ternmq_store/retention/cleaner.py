@@ -75,13 +75,13 @@ class Cleaner:
     Owned by `MessageStore`, on the store's thread. One pass at a time.
 
     Attributes:
-        config: What goes, and when.
-        level: How full the disk is, as it was last looked at.
+        config: Settings of retention.
+        level: Level of the disk's use, as last measured.
         used_share: The same from 0 to 1.
-        is_requested: What has expired goes at the next passes, whatever the hour.
+        is_requested: True = the next passes delete expired files, whatever the hour.
         holders: Each tells from where on the log is needed by who has to deliver it; None = it is
             not. What lies there stays, unless the disk is full.
-        held_end: Where the file ends that would have gone but for a holder; 0 = there is none.
+        held_end: End of the file that stayed only because a reader holds it; 0 = there is none.
         removed_files: Files of the log deleted since the store was opened.
     """
 
@@ -192,7 +192,7 @@ class Cleaner:
 
         Args:
             now_ms: Wall clock; None = it is in doubt, so that nothing goes by its age.
-            monotonic_ms: On the monotonic clock.
+            monotonic_ms: Time by the monotonic clock.
             hour: 0 to 23, on the wall where the broker runs.
         """
         if self._is_cleaning:

@@ -96,7 +96,7 @@ def truncate_log(
         flush_mode: Flush mode of the store.
         files: File system.
         clock: Clock for the opening.
-        at: Where a record begins or ends. Within a record, the log ends before that.
+        at: New end of the log. Within a record, the log ends before that.
         serve_to: Nothing beyond it is dispatched; None = everything that is left.
 
     Raises:
@@ -169,7 +169,7 @@ def reset_log(
         flush_mode: Flush mode of the store.
         files: File system.
         clock: Clock for the opening.
-        at: Where the log is to begin: a multiple of `file_bytes`.
+        at: Start of the new log, a multiple of `file_bytes`.
         file_bytes: Length of its files.
 
     Raises:

@@ -52,7 +52,7 @@ def scan_tail(
     Args:
         files: The file system.
         found: The log's files, by base.
-        start: Where to begin.
+        start: Log offset of the tail's start.
         flushed: Before it damaged bytes are passed over; behind it they are the log's end.
     """
     tail = LogTail(start)
