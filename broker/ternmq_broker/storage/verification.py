@@ -67,7 +67,7 @@ class StoreVerification:
         self._blocking = blocking
         self._pause_s = _IDLE_S
         self.passed: deque[MissedMessage] = deque(maxlen=_PASSED_MAX)
-        store.reads.mending.on_mended = self.mended
+        store.reads.repair.on_repair = self.mended
 
     @property
     def bytes_per_s(self) -> int:
@@ -98,20 +98,20 @@ class StoreVerification:
         self._pause_s = piece.checked_bytes / rate
         return False
 
-    def mended(self, queue: ConsumeQueue, mend: UnitRepair) -> None:
+    def mended(self, queue: ConsumeQueue, repair: UnitRepair) -> None:
         """List a message whose unit was mended, with the groups that had passed it, if any had."""
         topic, queue_id = queue.topic, queue.queue_id
-        groups = self._offsets.groups_beyond(topic, queue_id, mend.offset)
+        groups = self._offsets.groups_beyond(topic, queue_id, repair.offset)
         if not groups:
             return
-        pairs = zip(Unit._fields, mend.was, mend.unit, strict=True)
+        pairs = zip(Unit._fields, repair.was, repair.unit, strict=True)
         reason = "unit's " + ", ".join(name for name, was, is_now in pairs if was != is_now)
         logger.warning(
             "message was passed while its unit was damaged topic=%s queue=%d offset=%d reason=%r"
             " groups=%s",
-            *(topic, queue_id, mend.offset, reason, ",".join(groups)),
+            *(topic, queue_id, repair.offset, reason, ",".join(groups)),
         )
         now_ms = self._clock.wall_ms()
         self.passed.append(
-            MissedMessage(topic, queue_id, mend.offset, reason, tuple(groups), now_ms)
+            MissedMessage(topic, queue_id, repair.offset, reason, tuple(groups), now_ms)
         )

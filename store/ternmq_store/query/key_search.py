@@ -250,8 +250,8 @@ class KeySearches:
         """Mend the units that a read found damaged."""
         queue = read.queue and self._queues.find(read.queue.topic, read.queue.queue_id)
         if queue is not None:
-            self._reads.mending.mend(queue, read.mends)
-            self._reads.mending.note_sought(queue, read.sought)
+            self._reads.repair.repair(queue, read.repairs)
+            self._reads.repair.note_searched(queue, read.searched)
 
     def first_from(self, topic: str, queue_id: int, place: PhysicalOffset) -> QueueOffset:
         """Return the first message of a queue that lies at `place` of the log, or behind it.

@@ -29,8 +29,8 @@ class MultiGet:
 
     Attributes:
         records: Of each message that was looked at, its record, or None when there is no good one.
-        mends: Units that were damaged.
-        sought: Messages whose records were looked for.
+        repairs: Units that were damaged.
+        searched: Messages whose records were looked for.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class MultiGet:
         self._numbers = numbers
         self._bytes_max = bytes_max
         self.records: list[bytes | None] = []
-        self.mends: list[UnitRepair] = []
-        self.sought: Sequence[UnitSearchResult] = ()
+        self.repairs: list[UnitRepair] = []
+        self.searched: Sequence[UnitSearchResult] = ()
 
     def run(self) -> None:
         """Read.
@@ -55,7 +55,7 @@ class MultiGet:
         Raises:
             OSError: The disk failed.
         """
-        self.records, self.mends = [], []
+        self.records, self.repairs = [], []
         queue, left = self.queue, self._bytes_max
         if queue is None:
             self.records = [None] * len(self._numbers)
@@ -74,7 +74,7 @@ class MultiGet:
                         record = self._found(search, number, unit, reader)
                 self.records.append(record)
                 left -= len(record or b"")
-            self.sought = search.sought
+            self.searched = search.searched
 
     def _is(self, data: bytes | None, number: int) -> bool:
         """Return whether a good record is the message."""
@@ -88,8 +88,8 @@ class MultiGet:
         self, search: UnitSearch, number: int, was: Unit, reader: "_RecordReader"
     ) -> bytes | None:
         """Return the record of a message whose unit does not fit it, if the log has it."""
-        self.mends += search.find_all(number, was)
-        unit = next((mend.unit for mend in self.mends if mend.offset == number), None)
+        self.repairs += search.find_all(number, was)
+        unit = next((repair.unit for repair in self.repairs if repair.offset == number), None)
         return None if unit is None else reader.read(unit)
 
 

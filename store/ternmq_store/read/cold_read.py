@@ -105,10 +105,10 @@ class ColdReadOutcome:
     touched: tuple[int, int] | None = None
     """A range of the log that is now in memory, and good."""
 
-    mends: list[UnitRepair] = field(default_factory=list[UnitRepair])
+    repairs: list[UnitRepair] = field(default_factory=list[UnitRepair])
     """Damaged units. The read went on with the right ones."""
 
-    sought: Sequence[UnitSearchResult] = ()
+    searched: Sequence[UnitSearchResult] = ()
     """Messages whose records were looked for."""
 
     lost: int = 0
@@ -151,7 +151,7 @@ class ColdRead:
                 count = again
             if not count:
                 self._begin_anew()
-            self.outcome.sought = search.sought
+            self.outcome.searched = search.searched
 
     def _mended(self, units: Units, search: UnitSearch) -> int | None:
         """Read, and mend units that do not fit their records.
@@ -162,30 +162,30 @@ class ColdRead:
         outcome = self._begin_anew()
         codes = search.codes_of(units)
         seen, suspects = self._read(units, codes)
-        offset, mended, count = self.request.offset, len(outcome.mends), len(units)
+        offset, mended, count = self.request.offset, len(outcome.repairs), len(units)
         for numbers, right in seen:
             inside = (numbers >= offset) & (numbers < offset + len(units))
             rows = numbers[inside] - offset
-            outcome.mends += search.mends(
+            outcome.repairs += search.repairs(
                 numbers[inside], units[rows], right[inside], codes.of(rows)
             )
-        known = {mend.offset for mend in outcome.mends}
+        known = {repair.offset for repair in outcome.repairs}
         for row in suspects:
             number = QueueOffset(offset + row)
             if number not in known and not search.is_over(number):
-                outcome.mends += search.find(number, unit_of(units, row))
+                outcome.repairs += search.find(number, unit_of(units, row))
                 if not search.is_over(number):
                     count = row
                     break
-        for mend in outcome.mends[mended:]:
-            if offset <= mend.offset < offset + len(units):
-                units[mend.offset - offset] = tuple(mend.unit)
-        return count if count < len(units) or len(outcome.mends) > mended else None
+        for repair in outcome.repairs[mended:]:
+            if offset <= repair.offset < offset + len(units):
+                units[repair.offset - offset] = tuple(repair.unit)
+        return count if count < len(units) or len(outcome.repairs) > mended else None
 
     def _begin_anew(self) -> ColdReadOutcome:
         """Forget what was read, but for the units."""
         old = self.outcome
-        self.outcome = ColdReadOutcome(old.units, old.first, mends=old.mends)
+        self.outcome = ColdReadOutcome(old.units, old.first, repairs=old.repairs)
         return self.outcome
 
     def _read(self, units: Units, codes: TagCodes) -> tuple[Sequence[Seen], Sequence[int]]:

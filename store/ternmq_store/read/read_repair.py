@@ -8,11 +8,11 @@ from weakref import WeakKeyDictionary
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import UnitRepair
-from ternmq_store.read.unit_search import IN_VAIN, UnitSearchResult, sought_at, with_sought
+from ternmq_store.read.unit_search import IN_VAIN, UnitSearchResult, searched_at, with_searched
 
 logger = logging.getLogger(__name__)
 
-_SOUGHT_MAX: Final = 10_000
+_SEARCHED_MAX: Final = 10_000
 """Searches remembered of one queue; what others looked for is looked for again."""
 
 
@@ -22,33 +22,33 @@ class ReadRepair:
     Attributes:
         wrong_units: How many units were met that do not tell of their message.
         mended_units: How many of them were mended from the log.
-        on_mended: Told of each of these.
+        on_repair: Told of each of these.
     """
 
     def __init__(self) -> None:
         self.wrong_units = 0
         self.mended_units = 0
-        self.on_mended: Callable[[ConsumeQueue, UnitRepair], None] = lambda _queue, _mend: None
-        self._sought: WeakKeyDictionary[ConsumeQueue, Sequence[UnitSearchResult]] = (
+        self.on_repair: Callable[[ConsumeQueue, UnitRepair], None] = lambda _queue, _mend: None
+        self._searched: WeakKeyDictionary[ConsumeQueue, Sequence[UnitSearchResult]] = (
             WeakKeyDictionary()
         )
 
-    def mend(self, queue: ConsumeQueue, mends: Iterable[UnitRepair]) -> None:
+    def repair(self, queue: ConsumeQueue, repairs: Iterable[UnitRepair]) -> None:
         """Write the right units of messages, where the damaged ones are there still."""
-        for mend in mends:
-            if queue.repair(mend):
+        for repair in repairs:
+            if queue.repair(repair):
                 self.wrong_units += 1
                 self.mended_units += 1
-                self.on_mended(queue, mend)
+                self.on_repair(queue, repair)
 
-    def sought(self, queue: ConsumeQueue) -> Sequence[UnitSearchResult]:
+    def searched(self, queue: ConsumeQueue) -> Sequence[UnitSearchResult]:
         """Return which messages were looked for."""
-        return self._sought.get(queue, ())
+        return self._searched.get(queue, ())
 
-    def note_sought(self, queue: ConsumeQueue, sought: Sequence[UnitSearchResult]) -> None:
+    def note_searched(self, queue: ConsumeQueue, searched: Sequence[UnitSearchResult]) -> None:
         """Remember which messages were looked for, and say which of them are lost."""
-        known = self.sought(queue)
-        for each in sorted({*sought} - {*known}):
+        known = self.searched(queue)
+        for each in sorted({*searched} - {*known}):
             new = each.end - each.first - _in_vain(known, each)
             if each.place == IN_VAIN and new:
                 self.wrong_units += new
@@ -58,13 +58,13 @@ class ReadRepair:
                     *(queue.topic, queue.queue_id, each.first, each.end - 1),
                     tuple(queue.unit(QueueOffset(each.first))),
                 )
-            known = with_sought(known, each)
-        self._sought[queue] = known[-_SOUGHT_MAX:]
+            known = with_searched(known, each)
+        self._searched[queue] = known[-_SEARCHED_MAX:]
 
     def is_in_vain(self, queue: ConsumeQueue, numbers: Sequence[int]) -> bool:
         """Return whether the records of all these messages were looked for and are not there."""
-        known = self.sought(queue)
-        found = (sought_at(known, number) for number in numbers)
+        known = self.searched(queue)
+        found = (searched_at(known, number) for number in numbers)
         return all(each is not None and each.place == IN_VAIN for each in found)
 
 

@@ -62,7 +62,7 @@ class StoreReads:
         memory_bytes: What is further behind the log's end than the configured part of so much
             memory is read from the disk.
         bad_records: How many records were not served because they are damaged.
-        mending: Mends units that do not tell of their message.
+        repair: Mends units that do not tell of their message.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class StoreReads:
         self.quarantine = opened.session.quarantine
         self.memory_bytes = _EVERYTHING
         self.bad_records = 0
-        self.mending = ReadRepair()
+        self.repair = ReadRepair()
         self._session = opened.session
         self._dangling = DanglingUnits()
         self._memory = Residency(self._log.end, self._dispatcher.offset, self._queues)
@@ -301,7 +301,7 @@ class StoreReads:
                     return None
         scanned = chosen.scanned(taken, len(units))
         wrong = [request.offset + row for row in chosen.wrong if row < scanned]
-        if chosen.is_gone or (wrong and not self.mending.is_in_vain(queue, wrong)):
+        if chosen.is_gone or (wrong and not self.repair.is_in_vain(queue, wrong)):
             return None
         return self._result(
             request,
@@ -390,8 +390,8 @@ class StoreReads:
         folder, file_bytes = queue.files.folder, queue.files.file_bytes
         units = UnitFiles(self._files, folder, file_bytes, queue.min_offset, queue.end)
         ext = None if queue.ext is None else queue.ext.source()
-        sought = self.mending.sought(queue)
-        return QueueSource(queue.topic, queue.queue_id, units, floor, ext, sought)
+        searched = self.repair.searched(queue)
+        return QueueSource(queue.topic, queue.queue_id, units, floor, ext, searched)
 
     def source(self) -> LogSource:
         """Return where the log lies, for who reads what is dispatched in another thread."""
@@ -426,8 +426,8 @@ class StoreReads:
             self._memory.log.add(*outcome.touched)
         if not outcome.units:
             return self._found_null(request, queue)
-        self.mending.mend(queue, outcome.mends)
-        self.mending.note_sought(queue, outcome.sought)
+        self.repair.repair(queue, outcome.repairs)
+        self.repair.note_searched(queue, outcome.searched)
         end = request.offset + outcome.units
         self._memory.units_of(queue).add(request.offset, end, outcome.first)
         return self._result(

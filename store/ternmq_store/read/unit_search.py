@@ -75,7 +75,7 @@ class QueueSource(NamedTuple):
     ext: ExtSource | None
     """Extension of the queue, if it has one."""
 
-    sought: Sequence[UnitSearchResult]
+    searched: Sequence[UnitSearchResult]
     """Searches before: in the order of the queue, none overlaps another."""
 
 
@@ -111,14 +111,14 @@ class UnitSearch:
     """Search for messages of one queue, which holds one file of the queue open.
 
     Attributes:
-        sought: What was looked for, by this search or before it.
+        searched: What was looked for, by this search or before it.
     """
 
     def __init__(self, source: LogSource, queue: QueueSource) -> None:
         self._source = source
         self._queue = queue
         self._found: set[int] = set()
-        self.sought = queue.sought
+        self.searched = queue.searched
 
     def unit_at(self, number: int, place: int) -> Units | None:
         """Return the right unit of a message if its good record begins at `place` of the log.
@@ -150,7 +150,7 @@ class UnitSearch:
         ext = self._queue.ext
         return plain_tag_codes(units) if ext is None else ext.tag_codes(units)
 
-    def mends(
+    def repairs(
         self, numbers: Ints, there: Units, right: Units, codes: TagCodes | None = None
     ) -> list[UnitRepair]:
         """Return which units of messages are damaged, given the right ones of good records.
@@ -183,7 +183,7 @@ class UnitSearch:
 
         Args:
             numbers: The messages', ascending.
-            right: As in `mends`.
+            right: As in `repairs`.
 
         Raises:
             OSError: The disk failed.
@@ -196,7 +196,7 @@ class UnitSearch:
             count = len(inside) if inside.all() else int(inside.argmin())
             if len(there):
                 own = slice(row, row + count)
-                found += self.mends(numbers[own], there[numbers[own] - first], right[own])
+                found += self.repairs(numbers[own], there[numbers[own] - first], right[own])
             row += count
         return found
 
@@ -232,8 +232,8 @@ class UnitSearch:
 
     def is_over(self, number: int) -> bool:
         """Return whether the record of a message was found, or the log has none."""
-        sought = sought_at(self.sought, number)
-        return number in self._found or (sought is not None and sought.place == IN_VAIN)
+        searched = searched_at(self.searched, number)
+        return number in self._found or (searched is not None and searched.place == IN_VAIN)
 
     def find_all(self, number: int, was: Unit) -> Sequence[UnitRepair]:
         """Return the damaged units that are met until the search for a message is over.
@@ -277,7 +277,7 @@ class UnitSearch:
             low = max(low, before.unit.offset + before.unit.size)
         if behind.unit is not None:
             high = min(high, behind.unit.offset)
-        known = sought_at(self.sought, number)
+        known = searched_at(self.searched, number)
         if known is None:
             for place in (was.offset, *(was.offset ^ 1 << bit for bit in range(_OFFSET_BITS))):
                 if low <= place < high and (unit := self.unit_at(number, place)) is not None:
@@ -345,17 +345,17 @@ class UnitSearch:
         """Note up to where messages were looked for; those that were found need it no more."""
         for number in (*sorted(each for each in self._found if first <= each < end), end):
             if first < number:
-                self.sought = with_sought(self.sought, UnitSearchResult(first, number, place))
+                self.searched = with_searched(self.searched, UnitSearchResult(first, number, place))
             first = number + 1
 
 
-def sought_at(sought: Sequence[UnitSearchResult], number: int) -> UnitSearchResult | None:
+def searched_at(searched: Sequence[UnitSearchResult], number: int) -> UnitSearchResult | None:
     """Return what is known of the search for a message; None = there was none."""
-    row = bisect_right(sought, number, key=lambda each: each.first) - 1
-    return sought[row] if row >= 0 and number < sought[row].end else None
+    row = bisect_right(searched, number, key=lambda each: each.first) - 1
+    return searched[row] if row >= 0 and number < searched[row].end else None
 
 
-def with_sought(
+def with_searched(
     known: Sequence[UnitSearchResult], new: UnitSearchResult
 ) -> Sequence[UnitSearchResult]:
     """Return what is known after one more search; it replaces what it overlaps."""

@@ -68,7 +68,7 @@ class LogRows:
 
     Args:
         directory: The store.
-        wanted: What is wanted of them, checked.
+        spec: What is wanted of them, checked.
         broker_name: Whose they are.
         base: Where the file begins.
         log_end: Records that end behind it are not read.
@@ -81,7 +81,7 @@ class LogRows:
     def __init__(
         self,
         directory: StoreDirectory,
-        wanted: ScanSpec,
+        spec: ScanSpec,
         *,
         broker_name: str,
         base: int,
@@ -92,10 +92,10 @@ class LogRows:
         self.base = base
         self.end = base + source.file_bytes
         self._directory = directory
-        self._wanted = wanted
+        self._spec = spec
         self._broker_name = broker_name
-        self._columns = wanted.columns_needed
-        self._record_filter = wanted.record_filter
+        self._columns = spec.columns_needed
+        self._record_filter = spec.record_filter
         self._has_quarantine = has_quarantine
         self._limit = min(self.end, int(source.end)) if log_end is not None else self.end
         self._file, _ = source.open(base)
@@ -141,22 +141,22 @@ class LogRows:
                 choice.queue_of,
                 self._is_sealed(choice),
             ).only(rows),
-            bytes_max=self._wanted.batch_bytes_max,
+            bytes_max=self._spec.batch_bytes_max,
         )
         looked_at = len(choice.starts)
         if built.looked_at < len(rows):
             looked_at = int(rows[built.looked_at])
         damaged += [DamagedRow(int(rows[row]), error) for row, error in built.damaged]
         damaged = sorted((d for d in damaged if d.row < looked_at), key=lambda each: each.row)
-        batch = matching_rows(built.batch, self._wanted)
+        batch = matching_rows(built.batch, self._spec)
         return ScannedRows(batch if batch.num_rows else None, looked_at, damaged)
 
     def _count(self, choice: RecordSelection) -> int:
         """Return how many of the records one batch may have."""
-        wanted = self._wanted
-        count = min(len(choice.starts), wanted.batch_rows_max)
+        spec = self._spec
+        count = min(len(choice.starts), spec.batch_rows_max)
         ends = np.cumsum(choice.sizes[:count])
-        count = max(int(np.searchsorted(ends, wanted.batch_bytes_max, side="right")), 1)
+        count = max(int(np.searchsorted(ends, spec.batch_bytes_max, side="right")), 1)
         border = self._directory.border_behind(PhysicalOffset(int(choice.starts[0])))
         if border is not None:
             behind = choice.starts[:count] >= border
@@ -187,7 +187,7 @@ class LogRows:
         """Return which records end where they may; one that seems huge must say so itself."""
         good: NDArray[np.bool_] = choice.starts + choice.sizes <= self._limit
         good &= choice.starts >= self.base
-        for row in np.flatnonzero(good & (choice.sizes > self._wanted.batch_bytes_max)).tolist():
+        for row in np.flatnonzero(good & (choice.sizes > self._spec.batch_bytes_max)).tolist():
             start, size = int(choice.starts[row]), int(choice.sizes[row])
             says = read_size(self._read(start - self.base, SIZE_BYTES))
             good[row] = says == size

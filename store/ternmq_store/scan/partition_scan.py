@@ -92,34 +92,34 @@ def plan_ranges(
 
 
 def scan_partition(
-    directory: StoreDirectory, part: LogFilePartition, wanted: ScanSpec, *, broker_name: str
+    directory: StoreDirectory, part: LogFilePartition, spec: ScanSpec, *, broker_name: str
 ) -> Iterator[ScanStep]:
     """Yield the matching messages of one file of the log, in its order, a batch a step.
 
     Args:
         directory: The store.
         part: As it was planned.
-        wanted: Which messages, and what of them. The topic of its subscription does not count.
+        spec: Which messages, and what of them. The topic of its subscription does not count.
         broker_name: Whose they are.
 
     Raises:
         MessageDamaged: A message is, and damaged ones are not to be passed over.
         RangeGone: The file was deleted since it was planned.
-        UsageError: `wanted` has a column that there is not.
+        UsageError: `spec` has a column that there is not.
         MissingPackage: A body is compressed in a way that needs the extra `compression`.
         OSError: The disk failed.
     """
-    wanted = wanted.checked()
+    spec = spec.checked()
     if not part.ranges:
         return
     with ExitStack() as stack:
         try:
-            rows = LogRows(directory, wanted, broker_name=broker_name, base=part.base, log_end=None)
+            rows = LogRows(directory, spec, broker_name=broker_name, base=part.base, log_end=None)
         except FileNotFoundError:
             topic, queue_id, begin, end = part.ranges[0]
             raise RangeGone(topic, queue_id, begin, end) from None
         stack.callback(rows.close)
-        scan = _PartitionScan(directory, part, wanted, rows, stack)
+        scan = _PartitionScan(directory, part, spec, rows, stack)
         yield from scan.run()
         for base in scan.bases_elsewhere():
             yield from scan.run_elsewhere(base, broker_name)
@@ -133,18 +133,18 @@ class _PartitionScan:
         self,
         directory: StoreDirectory,
         part: LogFilePartition,
-        wanted: ScanSpec,
+        spec: ScanSpec,
         rows: LogRows,
         stack: ExitStack,
     ) -> None:
         self._directory = directory
         self._part = part
-        self._wanted = wanted
+        self._spec = spec
         self._rows = rows
         self.damaged = 0
         self._queues = [(queue.topic.encode(), queue.queue_id) for queue in part.ranges]
         self._elsewhere = self._gathered([])
-        self._cursors = [_Cursor(directory, queue, wanted, stack) for queue in part.ranges]
+        self._cursors = [_Cursor(directory, queue, spec, stack) for queue in part.ranges]
 
     def run(self) -> Iterator[ScanStep]:
         """Yield the steps of the scan."""
@@ -179,7 +179,7 @@ class _PartitionScan:
         waiting = self._elsewhere.only(self._elsewhere.starts // step * step == base)
         try:
             rows = LogRows(
-                self._directory, self._wanted, broker_name=broker_name, base=base, log_end=None
+                self._directory, self._spec, broker_name=broker_name, base=base, log_end=None
             )
         except FileNotFoundError:
             raise self._gone(waiting) from None
@@ -206,8 +206,8 @@ class _PartitionScan:
         return RangeGone(queue.topic, queue.queue_id, int(waiting.numbers[0]), queue.end)
 
     def _is_full(self, waiting: RecordSelection) -> bool:
-        is_long = int(waiting.sizes.sum()) > self._wanted.batch_bytes_max
-        return is_long or len(waiting.starts) > self._wanted.batch_rows_max
+        is_long = int(waiting.sizes.sum()) > self._spec.batch_bytes_max
+        return is_long or len(waiting.starts) > self._spec.batch_rows_max
 
     def _take_to(self, end: int | None) -> Iterator[RecordSelection]:
         are_many = len(self._cursors) > _OPEN_MAX
@@ -239,7 +239,7 @@ class _PartitionScan:
 
     def _note_at(self, index: int, number: int, reason: str) -> None:
         self.damaged += 1
-        if not self._wanted.skips_damaged:
+        if not self._spec.skips_damaged:
             queue = self._part.ranges[index]
             raise MessageDamaged(queue.topic, queue.queue_id, number, reason)
 
@@ -248,11 +248,11 @@ class _Cursor:
     """Cursor that goes once through the units of a range, forwards."""
 
     def __init__(
-        self, directory: StoreDirectory, scan_range: ScanRange, wanted: ScanSpec, stack: ExitStack
+        self, directory: StoreDirectory, scan_range: ScanRange, spec: ScanSpec, stack: ExitStack
     ) -> None:
         self._source = directory.source()
         self._scan_range = scan_range
-        self._codes = wanted.tag_codes
+        self._codes = spec.tag_codes
         self._units = directory.unit_files(*scan_range)
         self._ext = None
         if self._codes is not None:

@@ -34,7 +34,7 @@ NO_PLACE: Final = "its unit points to no place of the log"
 def scan_queue(
     directory: StoreDirectory,
     scan_range: ScanRange,
-    wanted: ScanSpec,
+    spec: ScanSpec,
     *,
     broker_name: str,
     log_end: int | None = None,
@@ -44,7 +44,7 @@ def scan_queue(
     Args:
         directory: The store.
         scan_range: Up to the queue's end at most, as it is when asked.
-        wanted: Which messages, and what of them.
+        spec: Which messages, and what of them.
         broker_name: Whose they are.
         log_end: Records that end behind it are not read. None = the end of the log's last file.
 
@@ -52,19 +52,19 @@ def scan_queue(
         MessageDamaged: A message is, and damaged ones are not to be passed over. Nothing of that
             step is given.
         RangeGone: Retention took messages of the range that are not read yet.
-        UsageError: `wanted` has a column that there is not.
+        UsageError: `spec` has a column that there is not.
         MissingPackage: A body is compressed in a way that needs the extra `compression`.
         StoreError: Files of the store are missing.
         OSError: The disk failed.
     """
-    wanted = wanted.checked()
+    spec = spec.checked()
     with ExitStack() as stack:
-        scan = _QueueScan(directory, scan_range, wanted, broker_name, stack)
+        scan = _QueueScan(directory, scan_range, spec, broker_name, stack)
         yield from scan.run(directory.source(log_end), log_end)
 
 
 def _narrowed_by_time(
-    directory: StoreDirectory, scan_range: ScanRange, wanted: ScanSpec, source: LogSource
+    directory: StoreDirectory, scan_range: ScanRange, spec: ScanSpec, source: LogSource
 ) -> ScanRange:
     """Return what of a range was stored in the wanted time, found by halving.
 
@@ -82,10 +82,10 @@ def _narrowed_by_time(
         ).run()
 
     begin, end = scan_range.begin, scan_range.end
-    if wanted.stored_from_ms and begin < end:
-        begin = first_since(begin, wanted.stored_from_ms, is_end=False)
-    if wanted.stored_before_ms and begin < end:
-        end = first_since(begin, wanted.stored_before_ms, is_end=True)
+    if spec.stored_from_ms and begin < end:
+        begin = first_since(begin, spec.stored_from_ms, is_end=False)
+    if spec.stored_before_ms and begin < end:
+        end = first_since(begin, spec.stored_before_ms, is_end=True)
     return scan_range._replace(begin=begin, end=end)
 
 
@@ -104,13 +104,13 @@ class _QueueScan:
         self,
         directory: StoreDirectory,
         scan_range: ScanRange,
-        wanted: ScanSpec,
+        spec: ScanSpec,
         broker_name: str,
         stack: ExitStack,
     ) -> None:
         self._directory = directory
         self._scan_range = scan_range
-        self._wanted = wanted
+        self._spec = spec
         self._broker_name = broker_name
         self._queues = [(scan_range.topic.encode(), scan_range.queue_id)]
         self._ext = directory.ext_source(scan_range.topic, scan_range.queue_id)
@@ -131,7 +131,7 @@ class _QueueScan:
         """Yield the steps of the scan."""
         scan_range = self._scan_range
         self._refuse_gone(scan_range.begin)
-        inside = _narrowed_by_time(self._directory, scan_range, self._wanted, source)
+        inside = _narrowed_by_time(self._directory, scan_range, self._spec, source)
         offset = inside.begin
         while offset < inside.end:
             units = self._next_units(offset, inside.end).copy()
@@ -152,8 +152,8 @@ class _QueueScan:
             yield ScanStep(None, scan_range.end, self._damaged)
 
     def _next_units(self, offset: int, end: int) -> Units:
-        has_filter = self._wanted.tag_codes is not None
-        count = FILTER_UNITS if has_filter else self._wanted.batch_rows_max
+        has_filter = self._spec.tag_codes is not None
+        count = FILTER_UNITS if has_filter else self._spec.batch_rows_max
         units = self._units.units(QueueOffset(offset), min(count, end - offset))
         if not len(units):
             self._refuse_gone(offset)
@@ -165,9 +165,9 @@ class _QueueScan:
 
     def _select(self, units: Units, offset: int, source: LogSource) -> Selection:
         codes = None
-        if self._wanted.tag_codes is not None and self._ext is not None:
+        if self._spec.tag_codes is not None and self._ext is not None:
             codes = self._ext.tag_codes(units)
-        chosen = select(units, source.start, source.end, self._wanted.tag_codes, codes)
+        chosen = select(units, source.start, source.end, self._spec.tag_codes, codes)
         if not (before := rows_before_log(units, chosen, source)):
             return chosen
         self._refuse_gone(offset + before[0])
@@ -185,7 +185,7 @@ class _QueueScan:
                 self._search = self._new_search(source)
             number, was = QueueOffset(offset + row), unit_of(units, row)
             found = self._search.find_all(number, was)
-            self._mended.update((mend.offset, mend.unit) for mend in found)
+            self._mended.update((repair.offset, repair.unit) for repair in found)
             unit = self._mended.get(number, was)
             units[row] = tuple(unit)
             is_changed |= unit != was
@@ -218,7 +218,7 @@ class _QueueScan:
             try:
                 self._rows = LogRows(
                     self._directory,
-                    self._wanted,
+                    self._spec,
                     broker_name=self._broker_name,
                     base=base,
                     log_end=log_end,
@@ -239,7 +239,7 @@ class _QueueScan:
 
     def _note(self, offset: int, reason: str) -> None:
         self._damaged += 1
-        if not self._wanted.skips_damaged:
+        if not self._spec.skips_damaged:
             raise MessageDamaged(self._scan_range.topic, self._scan_range.queue_id, offset, reason)
 
     def _refuse_gone(self, offset: int) -> None:

@@ -56,7 +56,7 @@ def plan_raw(directory: StoreDirectory) -> Sequence[RawFilePartition]:
 
 
 def scan_raw(
-    directory: StoreDirectory, part: RawFilePartition, wanted: ScanSpec, *, broker_name: str
+    directory: StoreDirectory, part: RawFilePartition, spec: ScanSpec, *, broker_name: str
 ) -> Iterator[ScanStep]:
     """Yield the records of one file of the log, in its order, a batch a step.
 
@@ -66,23 +66,23 @@ def scan_raw(
     Args:
         directory: The store.
         part: As it was planned.
-        wanted: Which messages, and what of them. The topic of its subscription does not count.
+        spec: Which messages, and what of them. The topic of its subscription does not count.
         broker_name: Whose they are.
 
     Raises:
         MessageDamaged: A record is, and damaged ones are not to be passed over.
-        UsageError: `wanted` has a column that there is not.
+        UsageError: `spec` has a column that there is not.
         MissingPackage: A body is compressed in a way that needs the extra `compression`.
         StoreError: The file was deleted since it was planned.
         OSError: The disk failed.
     """
-    wanted = wanted.checked()
+    spec = spec.checked()
     path = commit_log_folder(directory.root) / file_name(part.base)
     with ExitStack() as stack:
         try:
             rows = LogRows(
                 directory,
-                wanted,
+                spec,
                 broker_name=broker_name,
                 base=part.base,
                 log_end=None,
@@ -93,7 +93,7 @@ def scan_raw(
         except FileNotFoundError:
             raise StoreError(f"{path} was deleted meanwhile") from None
         stack.callback(file.close)
-        yield from _RawScan(directory, part, wanted, rows, file).run()
+        yield from _RawScan(directory, part, spec, rows, file).run()
 
 
 class _RawScan:
@@ -103,12 +103,12 @@ class _RawScan:
         self,
         directory: StoreDirectory,
         part: RawFilePartition,
-        wanted: ScanSpec,
+        spec: ScanSpec,
         rows: LogRows,
         file: File,
     ) -> None:
         self._part = part
-        self._wanted = wanted
+        self._spec = spec
         self._rows = rows
         self._file = file
         self._window = self._new_window()
@@ -147,8 +147,8 @@ class _RawScan:
 
     def _records(self, position: int) -> tuple[list[int], int]:
         """Return where records seem to lie from `position` on, and where the last one ends."""
-        view = self._window.take(position, max(self._wanted.batch_bytes_max, _READ_BYTES_MIN))
-        starts, end, _ = follow_lengths(view, 0, len(view), self._wanted.batch_rows_max)
+        view = self._window.take(position, max(self._spec.batch_bytes_max, _READ_BYTES_MIN))
+        starts, end, _ = follow_lengths(view, 0, len(view), self._spec.batch_rows_max)
         if not starts:
             # The first one may be longer than what was read.
             size = read_size(view)
@@ -189,5 +189,5 @@ class _RawScan:
 
     def _note(self, place: int, reason: str) -> None:
         self._damaged += 1
-        if not self._wanted.skips_damaged:
+        if not self._spec.skips_damaged:
             raise MessageDamaged("", _NOBODY, place, reason)

@@ -38,7 +38,7 @@ def answers(files: FileSystem) -> ScanAnswers:
         return lambda _scan_request: _refuse(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
 
     def answer(request: ScanRequest) -> Iterator[ScanAnswer]:
-        wanted = ScanSpec(
+        spec = ScanSpec(
             subscription=parse_subscription(
                 request.topic, request.expression, request.expression_type
             ),
@@ -58,7 +58,7 @@ def answers(files: FileSystem) -> ScanAnswers:
             request.topic, request.queue_id, request.begin_offset, request.end_offset
         )
         steps = scan_queue(
-            directory, scan_range, wanted, broker_name=request.broker_name, log_end=request.log_end
+            directory, scan_range, spec, broker_name=request.broker_name, log_end=request.log_end
         )
         for batch, next_offset, damaged in steps:
             end = next_offset

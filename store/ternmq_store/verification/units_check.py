@@ -35,7 +35,7 @@ class UnitsCheck:
     index: IndexCheck | None
     """Comparison of the index with the same records."""
 
-    mends: list[tuple[ConsumeQueue, list[UnitRepair]]] = field(
+    repairs: list[tuple[ConsumeQueue, list[UnitRepair]]] = field(
         default_factory=list[tuple[ConsumeQueue, list[UnitRepair]]]
     )
 
@@ -49,8 +49,8 @@ class UnitsCheck:
             numbers, right = counted(self.batch, units.topic, rows, units.floor)
             with closing(units.files):
                 search = UnitSearch(self.source, units)
-                mends = [*search.turn(numbers), *search.compare(numbers, right)]
-            if mends:
-                self.mends.append((queue, mends))
+                repairs = [*search.turn(numbers), *search.compare(numbers, right)]
+            if repairs:
+                self.repairs.append((queue, repairs))
         if self.index is not None:
             self.index.run()

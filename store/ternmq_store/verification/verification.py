@@ -179,8 +179,8 @@ class Verification:
         if check.index is not None:
             self._open_keys = check.index.open
             self._note_entries(check.index.mended, f"log {self.offset}")
-        before = self._reads.mending.mended_units
-        for queue, mends in check.mends:
+        before = self._reads.repair.mended_units
+        for queue, repairs in check.repairs:
             if self._queues.find(queue.topic, queue.queue_id) is queue:
-                self._reads.mending.mend(queue, mends)
-        self.units_mended += self._reads.mending.mended_units - before
+                self._reads.repair.repair(queue, repairs)
+        self.units_mended += self._reads.repair.mended_units - before

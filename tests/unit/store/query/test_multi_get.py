@@ -42,7 +42,7 @@ def test_record_is_read_although_its_unit_is_damaged(position: int) -> None:
     assert [whole(data).body for data in plan.records if data] == [b"3", b"4"]
     store.searches.records_done(plan)
     assert units.tobytes() == before
-    assert store.reads.mending.mended_units == 1
+    assert store.reads.repair.mended_units == 1
 
 
 def test_read_ends_after_its_byte_limit_but_not_before_the_first_record() -> None:

@@ -23,8 +23,8 @@ from ternmq_store.read.unit_search import (
     IN_VAIN,
     UnitSearch,
     UnitSearchResult,
-    sought_at,
-    with_sought,
+    searched_at,
+    with_searched,
 )
 from tests.support.damage import readable
 from tests.support.files import MemoryFileSystem
@@ -90,11 +90,11 @@ def test_damaged_unit_is_mended_and_its_message_served(
     checkpoint(store)
     units[2 * 20 + position] ^= 1 << (position % 8)
     told: list[UnitRepair] = []
-    store.reads.mending.on_mended = lambda _queue, mend: told.append(mend)
+    store.reads.repair.on_repair = lambda _queue, repair: told.append(repair)
     served = [whole(data).body for _, data in drain(store, "A", 0)]
     assert served == [b"0", b"1", b"2", b"3", b"4", b"5"]
-    assert (store.reads.mending.wrong_units, store.reads.mending.mended_units) == (1, 1)
-    assert [mend.offset for mend in told] == [2]
+    assert (store.reads.repair.wrong_units, store.reads.repair.mended_units) == (1, 1)
+    assert [repair.offset for repair in told] == [2]
     assert units.tobytes() == before
     assert sum("consume queue unit was wrong" in each.message for each in caplog.records) == 1
     assert not store.reads.quarantine
@@ -137,7 +137,7 @@ def test_unit_of_a_record_that_the_log_has_lost_is_passed_over_and_sought_once(
         result = cold(store, request(1))
         assert bodies(result) == [b"1", b"3", b"4", b"5"]
         assert result.skipped == 1
-    assert (store.reads.mending.wrong_units, store.reads.mending.mended_units) == (1, 0)
+    assert (store.reads.repair.wrong_units, store.reads.repair.mended_units) == (1, 0)
     assert sum("the log has no good record" in each.message for each in caplog.records) == 1
     assert not store.reads.quarantine
     (place,) = store.reads.dangling_units
@@ -185,9 +185,9 @@ def test_lost_messages_are_passed_over_without_a_search() -> None:
     store, _, _ = lost_stretch()
     result = cold(store, request(0))
     assert bodies(result) == [b"0", b"1", b"5", b"6", b"7"]
-    assert (result.skipped, store.reads.mending.wrong_units) == (3, 0)
+    assert (result.skipped, store.reads.repair.wrong_units) == (3, 0)
     assert bodies(store.read("A", 0, QueueOffset(3))) == [b"5", b"6", b"7"]
-    assert store.reads.mending.wrong_units == 0
+    assert store.reads.repair.wrong_units == 0
 
 
 def test_long_search_goes_on_with_the_next_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,14 +221,14 @@ def test_start_after_a_mended_unit_builds_nothing_anew() -> None:
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that gets the number of each message that is looked for in the log."""
-    sought, find = list[int](), UnitSearch.find
+    searched, find = list[int](), UnitSearch.find
 
     def noted(search: UnitSearch, number: int, was: Unit) -> Sequence[UnitRepair]:
-        sought.append(number)
+        searched.append(number)
         return find(search, number, was)
 
     monkeypatch.setattr(UnitSearch, "find", noted)
-    return sought
+    return searched
 
 
 def drained(store: MessageStore) -> list[int]:
@@ -250,18 +250,18 @@ def test_lost_stretch_is_searched_once_for_all_its_messages(
     store = open_store(files, config=BIG)
     if are_units_lost:
         units[100 * 20 : 300 * 20] = 255
-    sought = counted(monkeypatch)
+    searched = counted(monkeypatch)
     for _ in range(2):
         assert drained(store) == [*range(100), *range(300, 400)]
-    assert len(sought) == 1
-    assert store.reads.mending.wrong_units == 200
+    assert len(searched) == 1
+    assert store.reads.repair.wrong_units == 200
     lines = [each.message for each in caplog.records if "no good record" in each.message]
     assert len(lines) == 1
     assert "from=100 to=299" in lines[0]
     plan = store.searches.records_at("A", 0, range(90, 310), bytes_max=1 << 20)
     plan.run()
     assert [data is None for data in plan.records] == [100 <= each < 300 for each in range(90, 310)]
-    assert len(sought) == 1
+    assert len(searched) == 1
 
 
 @pytest.mark.parametrize("how", ["noted", "file"])
@@ -285,13 +285,13 @@ def test_message_of_a_stretch_known_to_be_lost_is_not_looked_for(
     places = np.frombuffer(units.tobytes(), dtype=UNIT)["offset"][:400]
     lost = {row for row, place in enumerate(places.tolist()) if 8192 <= place < 16384}
     assert len(lost) > 50
-    sought = counted(monkeypatch)
+    searched = counted(monkeypatch)
     assert drained(store) == [each for each in range(400) if each not in lost]
     plan = store.searches.records_at("A", 0, sorted(lost), bytes_max=1 << 20)
     plan.run()
     assert not any(plan.records)
-    assert not sought
-    assert store.reads.mending.wrong_units == 0
+    assert not searched
+    assert store.reads.repair.wrong_units == 0
 
 
 def test_damaged_units_and_lost_records_beside_each_other_are_told_apart() -> None:
@@ -318,14 +318,14 @@ def test_ranges_that_were_sought_never_overlap_and_keep_what_was_in_vain(
     known: Sequence[UnitSearchResult] = ()
     newest: dict[int, int] = {}
     for first, count, place in searches:
-        known = with_sought(known, UnitSearchResult(first, first + count, place))
+        known = with_searched(known, UnitSearchResult(first, first + count, place))
         newest.update(dict.fromkeys(range(first, first + count), place))
         for before, behind in pairwise(known):
             assert before.end <= behind.first
         for number in range(first, first + count):
-            assert sought_at(known, number) is not None
+            assert searched_at(known, number) is not None
         for number in range(50):
-            found = sought_at(known, number)
+            found = searched_at(known, number)
             assert found is None or found.place != IN_VAIN or newest[number] == IN_VAIN
 
 
@@ -347,4 +347,4 @@ def test_wrong_code_is_mended_by_a_read_of_records_far_from_each_other(topic: st
         b"%d" % number for number in range(20)
     ]
     assert units.tobytes() == before
-    assert store.reads.mending.mended_units == 20
+    assert store.reads.repair.mended_units == 20
