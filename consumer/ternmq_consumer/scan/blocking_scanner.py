@@ -174,7 +174,11 @@ class BlockingScanner(BlockingClient[ClientInstance]):
         return BlockingBatchIterator(
             client,
             lambda: pull_range(
-                *(client, queue, begin, end, subscription),
+                client,
+                queue,
+                begin,
+                end,
+                subscription,
                 created_log_offset=created_log_offset,
                 retry_timeout_s=retry_timeout_s,
             ),

@@ -152,7 +152,11 @@ class StoreAudit:
         dropped = load_deletions(self._files, path, lost.append)
         yield from (problem("notes", path, None, reason) for reason in lost)
         beside = QueueAudit(
-            *(self._files, self._root, queues, dropped, self._known_topics),
+            self._files,
+            self._root,
+            queues,
+            dropped,
+            self._known_topics,
             log_start=self.start,
             log_end=max((each.base + each.file_bytes for each in self._log_files), default=0),
         )

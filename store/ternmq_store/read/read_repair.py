@@ -55,7 +55,10 @@ class ReadRepair:
                 logger.error(
                     "messages passed over, the log has no good record of them topic=%s queue=%d"
                     " from=%d to=%d unit=%s",
-                    *(queue.topic, queue.queue_id, each.first, each.end - 1),
+                    queue.topic,
+                    queue.queue_id,
+                    each.first,
+                    each.end - 1,
                     tuple(queue.unit(QueueOffset(each.first))),
                 )
             known = with_searched(known, each)

@@ -325,7 +325,11 @@ class StoreReads:
         count = take(chosen.starts, chosen.sizes, most, file_bytes=file_bytes, end=end)
         file = self._log.files.at(int(chosen.starts[0]))
         kept = keep_wanted(
-            *(file.view, file.base, chosen.starts[:count], chosen.sizes[:count], keep),
+            file.view,
+            file.base,
+            chosen.starts[:count],
+            chosen.sizes[:count],
+            keep,
             messages_max=limits.messages_max,
             bytes_max=limits.bytes_max,
         )

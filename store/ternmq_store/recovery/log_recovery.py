@@ -229,7 +229,9 @@ class _Opening:
             log.files.park_before(file.base)
         config = self._config
         self._queues = ConsumeQueues(
-            *(files, root, config.consume_queue_file_bytes),
+            files,
+            root,
+            config.consume_queue_file_bytes,
             ext_file_bytes=config.consume_queue_ext_file_bytes,
             ext_unit_bytes=config.consume_queue_ext_unit_bytes,
         )

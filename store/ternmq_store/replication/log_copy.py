@@ -72,5 +72,7 @@ class LogCopy:
         self._session.quarantine.add(error.offset, end, error.reason)
         logger.error(
             "replicated record is damaged start=%d end=%d reason=%r",
-            *(error.offset, end, error.reason),
+            error.offset,
+            end,
+            error.reason,
         )

@@ -223,7 +223,9 @@ class StoreDirectory:
         if units.end < written:
             logger.warning(
                 "the log ends before a queue does, which nobody closed path=%s messages=%d to %d",
-                *(folder, units.end, written - 1),
+                folder,
+                units.end,
+                written - 1,
             )
 
     def _is_whole(self, place: PhysicalOffset, size: int) -> bool:
@@ -271,7 +273,8 @@ def _fitted(files: FileSystem, plan: LogFilePlan) -> FileSystem:
     for odd in (*plan.misnamed, *strays, *plan.long, *plan.short):
         logger.warning(
             "a file of the log does not fit, the next start mends it path=%s bytes=%d",
-            *(odd.path, odd.file_bytes),
+            odd.path,
+            odd.file_bytes,
         )
     return fitted
 

@@ -77,7 +77,14 @@ def _narrowed_by_time(
     def first_since(begin: int, at_ms: int, *, is_end: bool) -> int:
         first, end = QueueOffset(begin), QueueOffset(scan_range.end)
         return TimeSearch(
-            *(directory.files, folder, file_bytes, first, end, source, at_ms, BoundaryType.LOWER),
+            directory.files,
+            folder,
+            file_bytes,
+            first,
+            end,
+            source,
+            at_ms,
+            BoundaryType.LOWER,
             is_end=is_end,
         ).run()
 

@@ -156,7 +156,9 @@ class IndexCheck:
                 return OpenKeys(
                     info.path,
                     first + row,
-                    *(keys.hashes[left], keys.places[left], keys.times[left]),
+                    keys.hashes[left],
+                    keys.places[left],
+                    keys.times[left],
                 )
             row -= len(entries)
         return None

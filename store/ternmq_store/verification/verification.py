@@ -115,7 +115,9 @@ class Verification:
         self._ended_monotonic_ms, self.ended_at_ms = now_ms, self._clock.wall_ms()
         logger.info(
             "verification has come to the end units_mended=%d entries_mended=%d records_damaged=%d",
-            *(self.units_mended, self.entries_mended, self.records_damaged),
+            self.units_mended,
+            self.entries_mended,
+            self.records_damaged,
         )
 
     def chunk_done(
@@ -146,7 +148,9 @@ class Verification:
             self.records_damaged += 1
             logger.error(
                 "damaged record found offset=%d end=%d reason=%s",
-                *(piece.bad.start, piece.bad.end, piece.bad.reason),
+                piece.bad.start,
+                piece.bad.end,
+                piece.bad.reason,
             )
         if piece.batch is None:
             return None
