@@ -251,7 +251,6 @@ class StoreReads:
         return None
 
     def _found_null(self, request: ReadRequest, queue: ConsumeQueue) -> ReadResult:
-        """Return that the units are not there: the next file of the queue goes on."""
         units = queue.files.file_bytes // UNIT_BYTES
         next_offset = QueueOffset(request.offset - request.offset % units + units)
         return ReadResult(
@@ -315,7 +314,6 @@ class StoreReads:
         )
 
     def _take(self, request: ReadRequest, chosen: Selection, end: int) -> tuple[int, Selection]:
-        """Return how many of the messages are looked at, and those of them that are wanted."""
         limits, file_bytes = request.hot, self._log.files.file_bytes
         keep = request.record_filter
         if keep is None:
@@ -336,7 +334,6 @@ class StoreReads:
         return kept.looked_at, chosen.only(kept.rows)
 
     def _slices(self, kept: Selection) -> list[memoryview]:
-        """Return slices of the map with the records, which lie in one file, in their order."""
         if not len(kept.starts):
             return []
         file = self._log.files.at(int(kept.starts[0]))
@@ -456,7 +453,6 @@ class StoreReads:
         )
 
     def _note_bad(self, bad: BadRecord) -> None:
-        """Remember a damaged record, so that nobody is given it; say so once."""
         self.bad_records += 1
         if not bad.is_there:
             self._dangling.add(bad)
