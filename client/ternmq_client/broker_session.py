@@ -55,7 +55,7 @@ class SessionOwner(Protocol):
 
     @property
     def client_id(self) -> str:
-        """By which brokers know the client."""
+        """Id by which brokers know the client."""
         ...
 
     async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
@@ -135,13 +135,13 @@ class BrokerSession:
         """Set once the first attempt has an outcome."""
 
         self.error: TernError | None = None
-        """Why the broker does not know this client at present; None while it does."""
+        """Reason that the broker does not know this client at present. None = it does."""
 
         self.open_since_ms: int | None = None
-        """Since when it does; monotonic. None while it does not."""
+        """Time since which the broker knows this client, monotonic. None = it does not."""
 
     async def run(self) -> None:
-        """Keep the Session open until `close`. Cancelling ends the stream without a goodbye."""
+        """Hold the Session open until `close`. Cancelling ends the stream without a goodbye."""
         while True:
             error: TernError = ClosedError("the broker ended the session")
             try:
@@ -158,7 +158,9 @@ class BrokerSession:
                 logger.log(
                     logging.WARNING if is_refused else logging.INFO,
                     "session lost broker=%s id=%s error=%s",
-                    *(self._broker_name, self._broker_id, error),
+                    self._broker_name,
+                    self._broker_id,
+                    error,
                 )
             self.error = error
             self.attempted.set()
@@ -284,13 +286,13 @@ class BrokerSessions:
         self._is_closing = False
 
     def put_producer(self, group: str) -> None:
-        """Tell brokers, now and from now on, that this client produces in `group`."""
+        """Announce to brokers, now and from now on, that this client produces in `group`."""
         if group not in self._heartbeat_data.producers:
             self._heartbeat_data.producers.add(group)
             self._tell()
 
     def remove_producer(self, group: str) -> None:
-        """Take back `put_producer`."""
+        """Undo `put_producer`."""
         if group in self._heartbeat_data.producers:
             self._heartbeat_data.producers.remove(group)
             self._tell()
@@ -298,7 +300,7 @@ class BrokerSessions:
     def put_consumer(
         self, group: groups.ConsumerGroup, on_members_changed: Callable[[], None]
     ) -> None:
-        """Tell brokers, now and from now on, that this client consumes as `group` says.
+        """Announce to brokers, now and from now on, that this client consumes as `group` says.
 
         Args:
             group: Replaces what was told of the group of that name. Not changed hereafter.
@@ -310,7 +312,7 @@ class BrokerSessions:
         self._tell()
 
     def remove_consumer(self, group: str) -> None:
-        """Take back `put_consumer`: brokers give its queues to other members at once."""
+        """Undo `put_consumer`: brokers give its queues to other members at once."""
         if self._heartbeat_data.consumers.pop(group, None) is not None:
             del self._members_changed[group]
             self._tell()
@@ -325,7 +327,7 @@ class BrokerSessions:
         )
 
     def on_command(self, name: str, handler: OnCommand) -> Callable[[], None]:
-        """Have `handler` called with every command of a kind, whichever broker it comes from.
+        """Call `handler` with every command of a kind, whichever broker sent it.
 
         Args:
             name: The field of the contract's `SessionReply`, such as `offsets_reset`; or `welcome`
@@ -350,13 +352,13 @@ class BrokerSessions:
         return bool(sessions)
 
     def attend(self, broker_name: str) -> None:
-        """Keep a Session with the master of `broker_name` although no consumed topic demands it."""
+        """Hold a Session with the master of `broker_name` although no consumed topic demands it."""
         if broker_name not in self._attended:
             self._attended.add(broker_name)
             self._begin((broker_name, MASTER_ID))
 
     def keep_to(self, members: Iterable[tuple[str, int]]) -> None:
-        """Have Sessions with these members, by broker name and id, and with the attended masters.
+        """Hold Sessions with these members, by broker name and id, and the attended masters.
 
         Others end, except those that are open with a member of one of these names: a NameServer
         that does not tell of it may have just started.
@@ -379,7 +381,7 @@ class BrokerSessions:
         return None if opened is None else opened[0].open_since_ms
 
     def is_settled(self, broker_name: str, broker_id: int, *, now_ms: int) -> bool:
-        """Tell whether a member has known this client for so long that it knows others as well."""
+        """Return whether a member has known this client long enough to know others as well."""
         since_ms = self.open_since_ms(broker_name, broker_id)
         return since_ms is not None and now_ms - since_ms >= SETTLED_MS
 
@@ -435,7 +437,9 @@ class BrokerSessions:
         told = reply.place_registered
         logger.info(
             "member is registered broker=%s id=%s epoch=%s",
-            *(broker_name, told.broker_id, told.epoch),
+            broker_name,
+            told.broker_id,
+            told.epoch,
         )
         self._owner.look_for(broker_name)
 
@@ -450,7 +454,8 @@ class BrokerSessions:
             logger.warning(
                 "members of a group subscribe differently, so that some messages reach nobody"
                 " group=%s differences=%s",
-                *(told.group, "; ".join(found)),
+                told.group,
+                "; ".join(found),
             )
         else:
             logger.info("members of a group subscribe alike again group=%s", told.group)

@@ -21,7 +21,7 @@ NAMESERVER_VARIABLE: Final = "TERNMQ_NAMESERVER"
 
 
 class DefaultNameServers(tuple[str, ...]):
-    """Those of a program that names none: an argument `nameserver` may name others."""
+    """NameServers of a program that names none: an argument `nameserver` may name others."""
 
     __slots__ = ()
 

@@ -124,7 +124,7 @@ class ClientInstance(Lifecycle):
         return kept or await opened.dialling.run(key, lambda: opened.dial(broker_name, broker_id))
 
     def reaches(self, broker_name: str) -> bool | None:
-        """Tell whether the master of a broker name can be reached, as far as known. Asks nobody.
+        """Return whether the master of a broker name can be reached, as far as known. Asks nobody.
 
         True while there is a connection; False when it could not be made the last time it was
         tried, by whatever part of the client; None when it was not tried since the last one ended.
@@ -157,7 +157,7 @@ class ClientInstance(Lifecycle):
         return self._components.member_to_ask(broker_name)
 
     def on_reader_moved(self, listener: Callable[[str, int], None]) -> None:
-        """Have `listener` called with a broker name, and the member that `reader` tries from now.
+        """Call `listener` with a broker name, and the member that `reader` tries from now.
 
         It must not block. What one member was told the other may not know.
         """
@@ -234,7 +234,7 @@ class ClientInstance(Lifecycle):
         await opened.sessions.attempted(timeout_s=self.config.request_timeout_s)
 
     def leave_group(self, group: str) -> None:
-        """Take back `join_group`: brokers hear of it at once, and the group's others take over."""
+        """Undo `join_group`: brokers hear of it at once, and the group's others take over."""
         opened = self._components
         before = opened.sessions.consumer_topics
         opened.sessions.remove_consumer(group)
@@ -323,7 +323,10 @@ class _Opened:
         self.routes.trust(broker_name, broker_id)
         logger.info(
             "broker connected broker=%s id=%s epoch=%s address=%s",
-            *(broker_name, broker_id, epoch, connection.address),
+            broker_name,
+            broker_id,
+            epoch,
+            connection.address,
         )
         self._choose_again(broker_name)
         return connection
@@ -339,10 +342,8 @@ class _Opened:
         before = self.read_replicas.asked(broker_name)
         chosen = self.read_replicas.choose(broker_name, members)
         if before not in (None, chosen):
-            logger.info(
-                "consumers turn to another member broker=%s id=%s before=%s",
-                *(broker_name, chosen, before),
-            )
+            text = "consumers turn to another member broker=%s id=%s before=%s"
+            logger.info(text, broker_name, chosen, before)
             for listener in tuple(self.moved_listeners):
                 listener(broker_name, chosen)
         return chosen
@@ -357,12 +358,11 @@ class _Opened:
         return sorted(members, key=lambda key: not self.sessions.is_settled(*key, now_ms=now_ms))
 
     def _choose_again(self, broker_name: str) -> None:
-        """Let consumers turn to another member, if there are any and it is time for that."""
         if self.read_replicas.asked(broker_name) is not None:
             self.member_to_ask(broker_name)
 
     def _missed(self, broker_name: str, broker_id: int) -> None:
-        """Note that a member is not where it was, and ask now where it is."""
+        """Record that a member is not where it was, and ask now where it is."""
         self.read_replicas.missed(broker_name, broker_id)
         if broker_id == MASTER_ID:
             self.masters_missed.add(broker_name)
@@ -386,14 +386,13 @@ class _Opened:
         return True
 
     async def find_route(self, topic: str) -> None:
-        """Have the route of `topic` in the cache, if there is one."""
         try:
             await self.routes.route(topic)
         except TopicNotFound as error:
             logger.info("topic is waited for topic=%s error=%s", topic, error)
 
     def attend_consumed_topics(self) -> None:
-        """Have Sessions with every member that serves a consumed topic.
+        """Hold Sessions with every member that serves a consumed topic.
 
         Where a route is gone it stays with those that it named last: a NameServer that has just
         started knows nothing yet, and who says goodbye loses its locks while it goes on consuming.
@@ -441,12 +440,14 @@ class _Opened:
             if connection.address not in places:
                 logger.info(
                     "member was replaced broker=%s id=%s address=%s epoch=%s",
-                    *(broker_name, broker_id, connection.address, member.epoch),
+                    broker_name,
+                    broker_id,
+                    connection.address,
+                    member.epoch,
                 )
                 self.forget(key, connection)
 
     def forget(self, key: tuple[str, int], connection: Connection) -> None:
-        """Close a connection, and dial anew next time."""
         if self.connections.get(key) is connection:
             del self.connections[key]
             self.tasks.spawn(connection.close(), f"close {connection.address}")
@@ -458,7 +459,6 @@ class _Opened:
         self.refreshing.wake()
 
     async def _look_for_masters(self) -> bool:
-        """Try to reach the masters for which slaves stand in."""
         away = self.read_replicas.masters_away
         for broker_name in away:
             self.routes.expire_broker(broker_name)

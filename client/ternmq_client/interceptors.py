@@ -32,16 +32,16 @@ class SendEvent:
     """The producer group."""
 
     message: Message
-    """As it was sent: what the last `before_send` returned."""
+    """The message that was sent: the last `before_send` returned it."""
 
     result: SendResult | None
     """Place where it was stored; None when it was not, nobody knows, or nobody asked."""
 
     error: TernError | None
-    """Why not. None for a one-way send, too, as long as it was not refused at once."""
+    """Reason that it was not stored. None also for a one-way send that was not refused at once."""
 
     began_at_ms: int
-    """When the send began, Unix milliseconds."""
+    """Begin of the send, Unix milliseconds."""
 
     took_ms: int
     """Until there was an answer: waiting for room and all attempts included."""
@@ -104,7 +104,7 @@ class ConsumeEvent:
     """Messages that the listener is handed: one, or a batch."""
 
     began_at_ms: int
-    """When the call began, Unix milliseconds."""
+    """Begin of the call, Unix milliseconds."""
 
     took_ms: int = 0
     """Duration of the call; 0 before it."""
@@ -116,7 +116,7 @@ class ConsumeEvent:
     """Exception that the listener raised."""
 
     unfinished: Sequence[StoredMessage] = ()
-    """Those of the messages that will be tried again, or are given up."""
+    """Messages that will be tried again, or are given up."""
 
 
 class ConsumeInterceptor(Protocol):
@@ -186,7 +186,7 @@ class SendInterceptors:
         began_at_ms: int,
         now_ms: int,
     ) -> None:
-        """Tell what became of `message`.
+        """Report the outcome of `message` to the interceptors.
 
         Args:
             message: As `before` returned it.
@@ -224,12 +224,12 @@ class ConsumeInterceptors:
         return ConsumeInterceptors((*self._interceptors, interceptor))
 
     def before(self, event: ConsumeEvent) -> None:
-        """Tell that a listener is about to be called."""
+        """Report to the interceptors that a listener is about to be called."""
         for interceptor in self._interceptors:
             call_safely(interceptor.before_consume, event)
 
     def after(self, event: ConsumeEvent) -> None:
-        """Tell how its call ended."""
+        """Report to the interceptors how a call of the listener ended."""
         for interceptor in reversed(self._interceptors):
             call_safely(interceptor.after_consume, event)
 

@@ -13,7 +13,7 @@ QUIET_MS: Final = 30_000
 restarts is lost several times, and one that stays away is tried again and again."""
 
 _OF_PROCESS: Final[set["OutageLog"]] = set()
-"""Those of every open client of the process, in whichever thread its loop runs."""
+"""Outage logs of every open client of the process, in whichever thread its loop runs."""
 
 
 class OutageLog:
@@ -46,7 +46,8 @@ class OutageLog:
         logger.log(
             logging.INFO if is_known else logging.WARNING,
             "broker is away, and tried again broker=%s reason=%s",
-            *(broker_name, reason),
+            broker_name,
+            reason,
         )
 
     def _is_noted(self, asker: "OutageLog", broker_name: str, now_ms: int) -> bool:

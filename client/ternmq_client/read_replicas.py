@@ -55,11 +55,11 @@ class ReadReplicas:
         return chosen
 
     def missed(self, broker_name: str, broker_id: int) -> None:
-        """Note that a member could not be reached."""
+        """Record that a member could not be reached."""
         self._away.setdefault(broker_name, set()).add(broker_id)
 
     def reached(self, broker_name: str, broker_id: int, epoch: int) -> None:
-        """Note that a member was reached, and the epoch that it told."""
+        """Record that a member was reached, and its epoch."""
         self._away.get(broker_name, set()).discard(broker_id)
         self._epochs[broker_name] = max(epoch, self._epochs.get(broker_name, NO_EPOCH))
 

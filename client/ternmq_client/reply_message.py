@@ -71,7 +71,7 @@ class ReplyingClient:
 
 
 def is_request(message: StoredMessage) -> bool:
-    """Tell whether a producer waits for a reply to `message`."""
+    """Return whether a producer waits for a reply to `message`."""
     return CORRELATION_ID in message.properties and REPLY_TO_CLIENT in message.properties
 
 

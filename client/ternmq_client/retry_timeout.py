@@ -45,7 +45,7 @@ _AGAIN: Final = frozenset(
         ResponseCode.PULL_OFFSET_MOVED,
     }
 )
-"""By these somebody says that another member, or the same one later, may do what was asked."""
+"""Refusals after which another member, or the same one later, may answer."""
 
 
 class RetryTimeout:
@@ -82,7 +82,7 @@ class RetryTimeout:
         self._told_at_ms: int | None = None
 
     def got_further(self) -> None:
-        """Take note of progress: the time begins anew."""
+        """Record progress: the time limit begins anew."""
         self._failures = 0
         self._further_at_ms = self._env.clock.monotonic_ms()
         self._denied_since_ms = None

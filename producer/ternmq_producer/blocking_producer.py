@@ -66,7 +66,7 @@ class BlockingProducer(BlockingClient[Producer]):
         selector: QueueSelector | None = None,
         timeout_s: float | None = None,
     ) -> "Future[SendResult]":
-        """Let `message` be sent, and return the future of its answer. See `Producer.enqueue`.
+        """Queue `message` for sending, and return the future of its answer. See `Producer.enqueue`.
 
         Waits only for the topic's route and for room in the buffer.
         """

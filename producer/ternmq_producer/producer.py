@@ -120,7 +120,7 @@ class Producer(Lifecycle):
         stack.push_async_callback(self._close)
 
     async def _close(self) -> None:
-        """Take no more, and wait for the answers to what is under way.
+        """Refuse new messages, and wait for the answers to those under way.
 
         Also when the block was cancelled: so a program ends that is told to by a signal. Cancelling
         once more gives up what is under way.
@@ -181,7 +181,6 @@ class Producer(Lifecycle):
         selector: QueueSelector | None,
         timeout_s: float | None,
     ) -> SendResult:
-        """Do what `send` does, without interceptors."""
         future: asyncio.Future[SendResult] = self._loop.create_future()
         await self._submit(sender, future, message, queue, selector, timeout_s)
         return await future
@@ -195,7 +194,6 @@ class Producer(Lifecycle):
         selector: QueueSelector | None,
         timeout_s: float | None,
     ) -> None:
-        """Hand one message over, once there is a route and room."""
         timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
         now_ms = self._clock.monotonic_ms()
         end_ms = now_ms + timeout_ms
@@ -209,7 +207,7 @@ class Producer(Lifecycle):
         queue: MessageQueue | None = None,
         selector: QueueSelector | None = None,
     ) -> None:
-        """Let `message` be sent, and learn nothing of it.
+        """Queue `message` for sending, without an answer.
 
         Waits only for the topic's route and for room in the buffer. It is tried as often as any
         other; that it failed for good shows in `statistics().one_way_failures` alone.
@@ -355,7 +353,7 @@ class Producer(Lifecycle):
         selector: QueueSelector | None = None,
         timeout_s: float | None = None,
     ) -> "asyncio.Future[SendResult]":
-        """Let `message` be sent, and return the future of its answer.
+        """Queue `message` for sending, and return the future of its answer.
 
         Waits only for the topic's route and for room in the buffer, so that one task can have many
         messages under way. Await the future, or look at it later: an error that nobody asks for is
@@ -399,7 +397,7 @@ class Producer(Lifecycle):
         selector: QueueSelector | None,
         timeout_s: float | None,
     ) -> "asyncio.Future[SendResult]":
-        """Do what `enqueue` does, without interceptors, giving the loop a turn each time."""
+        """Queue as `enqueue` does, without interceptors, with a turn of the loop each time."""
         future: asyncio.Future[SendResult] = self._loop.create_future()
         await self._submit(sender, future, message, queue, selector, timeout_s)
         await asyncio.sleep(0)
@@ -436,7 +434,6 @@ class Producer(Lifecycle):
         return await self._send_many(messages, timeout_s)
 
     async def _send_many(self, messages: Sequence[Message], timeout_s: float | None) -> SendResults:
-        """Do what `send_many` does, without interceptors."""
         sender = self._open_sender()
         count = len(messages)
         done: asyncio.Future[None] = self._loop.create_future()
@@ -457,7 +454,9 @@ class Producer(Lifecycle):
         except asyncio.CancelledError:
             logger.warning(
                 "send_many was cancelled group=%s messages=%s without_answer=%s: may be stored",
-                *(self.group, count, bulk.left),
+                self.group,
+                count,
+                bulk.left,
             )
             raise
         finally:

@@ -32,7 +32,7 @@ class SendStatistics:
     """Counters of a producer since it was opened."""
 
     brokers: Mapping[str, BrokerSends]
-    """By broker name, sorted."""
+    """Counters by broker name, sorted."""
 
     one_way_failures: int
     """One-way messages that were not stored, or nobody knows."""

@@ -35,7 +35,7 @@ ASK_PAUSE_MS: Final = 500
 topics at most twice a second."""
 
 NEVER_MS: Final = 1 << 62
-"""When a route is due that is being asked for."""
+"""Due time of a route that is being asked for."""
 
 LOSS_GRACE_MS: Final = 5_000
 """Time that a member is kept that no NameServer tells any more, but others of its name;
@@ -140,12 +140,12 @@ class RouteCache:
         return self._brokers.get(broker_name)
 
     def is_named(self, broker_name: str) -> bool:
-        """Tell whether any route names `broker_name`."""
+        """Return whether any route names `broker_name`."""
         routes = (known.route for known in self._known.values())
         return any(route is not None and route.broker(broker_name) for route in routes)
 
     def is_told(self, topic: str, broker_name: str) -> bool:
-        """Tell whether NameServers name a broker in the route of `topic` now.
+        """Return whether NameServers name a broker in the route of `topic` now.
 
         The route may name more, which are kept: clients that began later do not know those.
         """
@@ -218,22 +218,22 @@ class RouteCache:
         return guess
 
     def watch(self, topic: str) -> None:
-        """Keep asking for `topic` although it is unknown: it may be created."""
+        """Ask for `topic` again and again although it is unknown: it may be created."""
         self._watched.add(topic)
 
     def unwatch(self, topic: str) -> None:
-        """Take back `watch`."""
+        """Undo `watch`."""
         self._watched.discard(topic)
 
     def expire(self, topic: str) -> None:
-        """Have `topic` asked for soon: within 0.2 s, but at most twice a second."""
+        """Ask for `topic` soon: within 0.2 s, but at most twice a second."""
         if (known := self._known.get(topic)) is not None:
             soon_ms = self._clock.monotonic_ms() + self._random.randrange(SOON_MS)
             soon_ms = max(soon_ms, known.asked_at_ms + ASK_PAUSE_MS)
             known.due_at_ms = min(known.due_at_ms, soon_ms)
 
     def expire_broker(self, broker_name: str) -> None:
-        """Have every topic asked for soon whose route names `broker_name`. See `expire`."""
+        """Ask soon for every topic whose route names `broker_name`. See `expire`."""
         for topic, known in self._known.items():
             route = known.whole or known.route
             if route is not None and route.broker(broker_name) is not None:
@@ -248,7 +248,7 @@ class RouteCache:
         self.expire_broker(broker_name)
 
     def trust(self, broker_name: str, broker_id: int) -> None:
-        """Take back `doubt`: the member was reached."""
+        """Undo `doubt`: the member was reached."""
         if (broker_name, broker_id) in self._doubted:
             self._doubted.discard((broker_name, broker_id))
             self.expire_broker(broker_name)
@@ -341,7 +341,7 @@ class RouteCache:
         told: TopicRoute | None,
         lacking_since_ms: Mapping[str, int],
     ) -> None:
-        """Keep what was learned of a route, and say when it is to be asked again."""
+        """Store a route that was learned, and the time at which it is asked for again."""
         now_ms = self._clock.monotonic_ms()
         before = None if known is None or known.is_guessed else known.route
         told_brokers = {data.broker_name: data for data in (() if told is None else told.brokers)}
@@ -404,7 +404,7 @@ class RouteCache:
         return (broker_name, broker_id) in self._doubted
 
     def _note_brokers(self, found: FoundRoute, route: TopicRoute) -> None:
-        """Keep where brokers are; of those that were not told just now what is known already."""
+        """Store where brokers are; for those that were not told just now what is known already."""
         for data in route.brokers:
             is_told = found.route.broker(data.broker_name) is not None
             if is_told or data.broker_name not in self._brokers:

@@ -81,7 +81,7 @@ class TraceDispatcher(Lifecycle):
         return TraceStatistics(self._sent, self._dropped, self._failed)
 
     def offer(self, traces: Traces) -> bool:
-        """Take a call's traces; tell False when too many wait, and these are dropped. Never waits.
+        """Queue a call's traces, or drop them and return False when too many wait.
 
         They leave with those of the next calls, after 5 s at the latest.
         """

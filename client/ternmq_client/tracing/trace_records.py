@@ -46,7 +46,7 @@ class MessageSent:
     """A message was sent, or could not be."""
 
     at_ms: int
-    """When sending began, Unix milliseconds."""
+    """Begin of the send, Unix milliseconds."""
 
     region: str
     """Region of the client."""
@@ -90,7 +90,7 @@ class ConsumeBegan:
     """A listener is handed a message."""
 
     at_ms: int
-    """When the call began, Unix milliseconds."""
+    """Begin of the call, Unix milliseconds."""
 
     region: str | None
     """Region of the message; None where it has none."""
@@ -134,7 +134,7 @@ class ConsumeEnded:
     """0 success, 1 time out, 2 exception, 3 no answer, 4 to be tried again."""
 
     at_ms: int
-    """When the call ended, Unix milliseconds."""
+    """End of the call, Unix milliseconds."""
 
     group: str
     """Name of the consumer group."""
@@ -145,7 +145,7 @@ class TransactionEnded:
     """A transaction was committed, rolled back or left open."""
 
     at_ms: int
-    """When the transaction ended, Unix milliseconds."""
+    """End of the transaction, Unix milliseconds."""
 
     region: str
     """Region of the client."""

@@ -38,7 +38,7 @@ class SendFailure:
 
 
 def fits(batch: ProducerBatch, reply: messages.SendBatchReply) -> bool:
-    """Tell whether `reply` can be the answer to `batch`."""
+    """Return whether `reply` can be the answer to `batch`."""
     if reply.status.code not in STORED_CODES:
         return True
     length = 8 * len(batch)
@@ -52,7 +52,7 @@ def fits(batch: ProducerBatch, reply: messages.SendBatchReply) -> bool:
 
 
 def is_brokers_fault(status: common.Status) -> bool:
-    """Tell whether a whole batch was refused for the broker's sake: busy, closing, broken."""
+    """Return whether a whole batch was refused for the broker's sake: busy, closing, broken."""
     code = status.code
     return code not in STORED_CODES and code not in CALLERS_CODES
 

@@ -115,7 +115,7 @@ class Batcher:
 
     @property
     def oldest_batch_ms(self) -> int | None:
-        """When the first unanswered batch was written; None if all are answered."""
+        """Time at which the first unanswered batch was written. None = all are answered."""
         return self._flying[0].written_at_ms if self._flying else None
 
     def add(self, pending: Pending) -> None:
@@ -136,7 +136,7 @@ class Batcher:
             self._fresh.append(pending)
 
     def next_batch(self, now_ms: int) -> ProducerBatch | None:
-        """Take the next batch, which is unanswered from now on; None when none may leave.
+        """Return the next batch, which is unanswered from now on; None when none may leave.
 
         Messages for which nobody waits any more are dropped.
         """
@@ -169,24 +169,24 @@ class Batcher:
         return batch
 
     def answered(self) -> ProducerBatch | None:
-        """Take the oldest unanswered batch, whose reply has come; None when there is none.
+        """Remove and return the oldest unanswered batch, whose reply has come; None = none.
 
         Its ordered queues are held until `release`, so that what failed can be put back first.
         """
         return self._flying.popleft() if self._flying else None
 
     def unanswer(self, batch: ProducerBatch) -> None:
-        """Take back `answered`: what came is no answer."""
+        """Undo `answered`: the reply was no answer."""
         self._flying.appendleft(batch)
 
     def withdraw(self, batch: ProducerBatch) -> None:
-        """Take back `next_batch`: nothing of the newest batch is left to be written."""
+        """Undo `next_batch`: the newest batch has no messages left."""
         newest = self._flying.pop()
         assert newest is batch, "only the newest can be taken back"
         self.release(batch.ordered_queues)
 
     def release(self, queues: Iterable[MessageQueue]) -> None:
-        """Let ordered `queues` have messages in the next batch again."""
+        """Allow messages of ordered `queues` in the next batch again."""
         for queue in queues:
             self._held.discard(queue)
             if self._ordered.get(queue):
@@ -211,7 +211,7 @@ class Batcher:
                 self._fresh.appendleft(pending)
 
     def break_off(self) -> list[ProducerBatch]:
-        """Take every unanswered batch: the stream broke, and no reply will come.
+        """Remove and return every unanswered batch: the stream broke, and no reply will come.
 
         Their ordered queues are held until `release`.
         """

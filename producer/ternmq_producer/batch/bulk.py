@@ -46,16 +46,16 @@ class Bulk:
         return self._left
 
     def abandon(self) -> None:
-        """Nobody waits any more."""
+        """Record that nobody waits any more."""
         self._left = 0
 
     @property
     def is_abandoned(self) -> bool:
-        """Tell whether nobody waits for an answer: all are there, or the waiter left."""
+        """True when nobody waits for an answer: all are there, or the waiter left."""
         return self._left <= 0
 
     def is_answered(self, index: int) -> bool:
-        """Tell whether message `index` has its answer."""
+        """Return whether message `index` has its answer."""
         return bool(self._answered[index]) or self._left <= 0
 
     def put_many(
@@ -197,7 +197,7 @@ class BulkSlot:
         self._index = index
 
     def done(self) -> bool:
-        """Tell whether the message has its answer, or nobody waits for it."""
+        """Return whether the message has its answer, or nobody waits for it."""
         return self._bulk.is_answered(self._index)
 
     def set_result(self, result: SendResult, /) -> None:

@@ -21,7 +21,7 @@ def partition(
     deadline_ms: int,
     sys_flags: list[int] | None = None,
 ) -> list[tuple[str, PendingBatch]]:
-    """Give the messages of `part` to the queues in turn; return a slice for each broker.
+    """Assign the messages of `part` to the queues in turn; return a batch for each broker.
 
     Args:
         bulk: Takes the answers.

@@ -17,7 +17,7 @@ class ResultSink(Protocol):
     """Sink of an answer: a future, or a place in the results of many messages."""
 
     def done(self) -> bool:
-        """Tell whether nobody waits any more: answered, timed out, or cancelled."""
+        """Return whether nobody waits any more: answered, timed out, or cancelled."""
         ...
 
     def set_result(self, result: SendResult, /) -> None:

@@ -29,7 +29,7 @@ class SendBuffer:
         return self._used_bytes
 
     def take_now(self, size: int) -> bool:
-        """Take `size` bytes if that needs no waiting, and tell whether it did."""
+        """Reserve `size` bytes if that needs no waiting; return whether it did."""
         used = self._used_bytes + size
         if (used > self._limit_bytes and self._used_bytes) or self._waiting:
             return False
@@ -37,11 +37,11 @@ class SendBuffer:
         return True
 
     def charge(self, size: int) -> None:
-        """Take `size` bytes, room or not: of a message that is in already and goes on."""
+        """Reserve `size` bytes, free or not, for a message that was in the buffer before."""
         self._used_bytes += size
 
     async def take(self, size: int) -> None:
-        """Take `size` bytes, waiting for room. Cancelling takes nothing.
+        """Reserve `size` bytes as soon as they are free. Cancelling reserves nothing.
 
         Raises:
             ClosedError: Nobody gets room any more; nothing is taken.
@@ -73,7 +73,7 @@ class SendBuffer:
 
     @contextmanager
     def entering(self) -> Generator[None]:
-        """Let `emptied` wait for who is in the block, too: it may take something yet."""
+        """Make `emptied` wait for the block, too, which may still reserve bytes."""
         self._entering += 1
         try:
             yield
@@ -82,7 +82,7 @@ class SendBuffer:
             self._tell_if_empty()
 
     def close(self) -> None:
-        """Let nobody wait for room any more."""
+        """Fail every caller that waits for free bytes."""
         self._is_closed = True
         while self._waiting:
             _, room = self._waiting.popleft()

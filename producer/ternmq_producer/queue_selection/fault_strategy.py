@@ -47,19 +47,19 @@ class FaultStrategy:
         self._avoiding.clear()
 
     def answered(self, link: BrokerLink, latency_ms: int) -> None:
-        """Note how long a broker took from a batch being written to its answer."""
+        """Record the time from writing a batch to its answer."""
         if self._faults is not None:
             self._faults.answered(link.broker_name, latency_ms, now_ms=self._clock.monotonic_ms())
             self.rested(link)
 
     def failed(self, link: BrokerLink) -> None:
-        """Note that a broker was out of reach, or refused a batch for a reason of its own."""
+        """Record that a broker was out of reach, or refused a batch for a reason of its own."""
         if self._faults is not None:
             self._faults.failed(link.broker_name, now_ms=self._clock.monotonic_ms())
         self.rested(link)
 
     def rested(self, link: BrokerLink) -> None:
-        """Find out whether a broker is to be avoided, and until when."""
+        """Decide whether a broker is to be avoided, and until when."""
         name = link.broker_name
         isolated_ms = self.isolated_ms(name)
         link.is_avoided = link.is_down or link.is_leaving or isolated_ms > 0

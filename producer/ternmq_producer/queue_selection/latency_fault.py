@@ -42,7 +42,7 @@ FAULT_RULES: Final = {
         10_000,
     ),
 }
-"""By RocketMQ's major version."""
+"""Rules by RocketMQ's major version."""
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class FaultItem:
     """Latency of its newest answer, or the one that its newest failure counts as."""
 
     until_ms: int
-    """It is avoided until then."""
+    """End of the time in which the broker is avoided."""
 
 
 class LatencyFaultTolerance:
@@ -69,17 +69,17 @@ class LatencyFaultTolerance:
         self._turn = 0
 
     def answered(self, broker_name: str, latency_ms: int, *, now_ms: int) -> int:
-        """Note an answer, and return for how long the broker is avoided; 0 = not at all."""
+        """Record an answer, and return for how long the broker is avoided; 0 = not at all."""
         isolation_ms = self._rule.isolation_ms(latency_ms)
         self._faults[broker_name] = FaultItem(latency_ms, now_ms + isolation_ms)
         return isolation_ms
 
     def failed(self, broker_name: str, *, now_ms: int) -> int:
-        """Note a failure, and return for how long the broker is avoided."""
+        """Record a failure, and return for how long the broker is avoided."""
         return self.answered(broker_name, self._rule.failure_latency_ms, now_ms=now_ms)
 
     def is_available(self, broker_name: str, *, now_ms: int) -> bool:
-        """Tell whether the broker need not be avoided."""
+        """Return whether the broker need not be avoided."""
         fault = self._faults.get(broker_name)
         return fault is None or now_ms >= fault.until_ms
 

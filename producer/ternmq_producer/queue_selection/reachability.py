@@ -41,20 +41,20 @@ class BrokerReachability:
         """Topics whose route nobody told, or that had no master, when it was asked for last."""
 
     def is_connected(self) -> bool:
-        """Tell whether a broker can be reached, as far as known."""
+        """Return whether a broker can be reached, as far as known."""
         links = self._counting()
         return any(not link.is_away for link in links) if links else not self._unanswered
 
     def lose(self, topic: str) -> None:
-        """Note that a topic that was sent to has no queues any more."""
+        """Record that a topic that was sent to has no queues any more."""
         self._lost.add(topic)
 
     def is_lost(self, topic: str) -> bool:
-        """Tell whether a topic had queues and has none."""
+        """Return whether a topic had queues and has none."""
         return topic in self._lost and topic not in self._publish_infos
 
     def note(self, topic: str, error: TernError) -> None:
-        """Note why a send found no queues."""
+        """Record why a send found no queues."""
         if isinstance(error, TransportError):
             self._unanswered.add(topic)
         else:

@@ -23,14 +23,14 @@ QueueSelector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
 
 def keeps_order(selector: QueueSelector) -> bool:
-    """Tell whether messages stay where `selector` put them."""
+    """Return whether messages stay where `selector` put them."""
     return getattr(selector, "keeps_order", True) is not False
 
 
 def is_ordered(
     message: Message, queue: MessageQueue | None, selector: QueueSelector | None
 ) -> bool:
-    """Tell whether `message` has a place in an order: it stays in one queue, and is not overtaken.
+    """Return whether `message` has a place in an order: one queue, and no message overtakes it.
 
     Args:
         message: What is sent.

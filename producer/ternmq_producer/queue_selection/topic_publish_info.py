@@ -115,7 +115,7 @@ class QueueFinder:
         self._asking = SingleFlight[str, Sequence[MessageQueue]](client.tasks)
         self._waiting = Counter[str]()
         self._reasons: dict[str, TernError] = {}
-        """Why nothing can be sent at present, by topic."""
+        """Reasons that nothing can be sent at present, by topic."""
 
     async def find(self, topic: str, deadline_ms: int) -> Sequence[MessageQueue]:
         """Return the queues of `topic` to send to, asking for its route at need.

@@ -18,7 +18,7 @@ HERE_BYTES_MAX: Final = 64 << 10
 def is_compressed_off_loop(
     message: Message, queue: MessageQueue | None, selector: QueueSelector | None
 ) -> bool:
-    """Tell whether a body is so long that it is compressed off the loop.
+    """Return whether a body is so long that it is compressed off the loop.
 
     One whose message has a place in an order is not: the next one would overtake it.
     """
@@ -48,7 +48,7 @@ class BodyCompressor:
         return compress(body, self._format, self._level)
 
     async def compress_off_loop(self, body: bytes) -> tuple[bytes, int]:
-        """Do what `compress` does, off the loop. Cancelling is safe."""
+        """Compress as `compress` does, off the loop. Cancelling is safe."""
         return await self._blocking.run(self.compress, body)
 
     async def compress_many(self, bodies: Sequence[bytes]) -> tuple[list[bytes], list[int] | None]:

@@ -89,7 +89,7 @@ class MessageSender:
                 await self.buffer.emptied()
 
     def close(self) -> None:
-        """Take no more, and answer everything that still has no answer."""
+        """Refuse new messages, and fail every one that has no answer yet."""
         self.is_open = False
         self._publish_infos.clear()
         error = ClosedError("the producer was closed before the answer came")
@@ -104,7 +104,9 @@ class MessageSender:
             maybe_stored = sum(each.may_have_happened for each in self._closing)
             logger.warning(
                 "producer closed without all answers group=%s messages=%s maybe_stored=%s",
-                *(self.group, len(self._closing), maybe_stored),
+                self.group,
+                len(self._closing),
+                maybe_stored,
             )
 
     def fail(self, pending: Pending, error: TernError) -> None:
@@ -143,7 +145,7 @@ class MessageSender:
         )
 
     def is_reachable(self, topic: str) -> bool:
-        """Tell whether any broker of `topic` can be reached, as far as known."""
+        """Return whether any broker of `topic` can be reached, as far as known."""
         publish_info = self._known_publish_info(topic)
         return publish_info is not None and publish_info.is_reachable
 
@@ -370,7 +372,7 @@ class MessageSender:
     async def _submit_singly(
         self, bulk: Bulk, part: Sequence[Message], start: int, deadline_ms: int
     ) -> None:
-        """Do what `submit_part` does. Nobody overtakes what has a key, nor comes in between."""
+        """Submit `part` one by one. No message overtakes a keyed one, or comes in between."""
         with ExitStack() as stack:
             keyed = {each.topic for each in part if each.sharding_key and is_kind(each.topic, str)}
             tickets = {topic: stack.enter_context(self._tickets.join(topic)) for topic in keyed}
@@ -410,7 +412,7 @@ class MessageSender:
         return None if sum(sizes) > _PART_BYTES_MAX else (publish_info, properties, sizes)
 
     async def _take_room(self, size: int, deadline_ms: int, ticket: Ticket | None = None) -> None:
-        """Take `size` bytes of the buffer once it is the turn of `ticket` and they are free.
+        """Reserve `size` bytes of the buffer once it is the turn of `ticket` and they are free.
 
         Raises:
             RequestTimedOut: They were not in time.

@@ -20,7 +20,7 @@ class OneWaySink:
         self._is_done = False
 
     def done(self) -> bool:
-        """Tell whether the answer was given."""
+        """Return whether the answer was given."""
         return self._is_done
 
     def set_result(self, result: SendResult, /) -> None:

@@ -37,7 +37,7 @@ class RequestFutures:
         self._end = client.sessions.on_command("reply_arrived", self._on_reply)
 
     def close(self) -> None:
-        """Let nobody wait any more."""
+        """Fail every request that waits for its reply."""
         self._end()
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
@@ -87,7 +87,7 @@ class RequestFutures:
             self._waiting.pop(correlation_id, None)
 
     async def _be_known(self, topic: str, timeout_s: float) -> None:
-        """Have a Session with each broker that may pass the reply on."""
+        """Open a Session with each broker that may pass the reply on."""
         route = self._client.routes.cached(topic)
         if route is None:
             config = self._sender.config

@@ -54,7 +54,7 @@ class SendInterception:
     async def enqueue(
         self, message: Message, enqueue: Callable[[Message], Awaitable[asyncio.Future[SendResult]]]
     ) -> "asyncio.Future[SendResult]":
-        """Let one message be sent by `enqueue`."""
+        """Queue one message by `enqueue`."""
         sent, after = self.before(message)
         try:
             future = await enqueue(sent)

@@ -20,7 +20,7 @@ class TicketQueues:
         self._queues: dict[str, deque[Ticket]] = {}
 
     def admits(self, topic: str, ticket: Ticket | None) -> bool:
-        """Tell whether a send to `topic` would overtake nobody.
+        """Return whether a send to `topic` would overtake nobody.
 
         Args:
             topic: Its topic.
@@ -31,7 +31,7 @@ class TicketQueues:
 
     @contextmanager
     def join(self, topic: str) -> Generator[Ticket]:
-        """Give a ticket at the end of the queue of `topic`, and take it back after the block."""
+        """Yield a ticket at the end of the queue of `topic`, and remove it after the block."""
         ticket = Ticket()
         queue = self._queues.setdefault(topic, deque())
         queue.append(ticket)

@@ -80,19 +80,19 @@ class LinkOwner(Protocol):
         ...
 
     def is_reachable(self, topic: str) -> bool:
-        """Tell whether any broker of `topic` can be reached, as far as known."""
+        """Return whether any broker of `topic` can be reached, as far as known."""
         ...
 
     def answered(self, link: "BrokerLink", latency_ms: int) -> None:
-        """Note how long a broker took from a batch being written to its answer."""
+        """Record the time from writing a batch to its answer."""
         ...
 
     def failed(self, link: "BrokerLink") -> None:
-        """Note that a broker was out of reach, or refused a batch for a reason of its own."""
+        """Record that a broker was out of reach, or refused a batch for a reason of its own."""
         ...
 
     def rested(self, link: "BrokerLink") -> None:
-        """Note that a broker which was out of reach may be tried again."""
+        """Record that a broker which was out of reach may be tried again."""
         ...
 
     def unique_keys(self, born_host: bytes) -> UniqueKeys:
@@ -149,11 +149,11 @@ class BrokerLink:
 
         self._is_draining = False  # it was logged that it takes no messages
         self._away: TernError | None = None
-        """Why the broker cannot be reached or is leaving; None when it takes messages."""
+        """Reason that the broker cannot be reached or is leaving. None = it takes messages."""
 
     @property
     def is_away(self) -> bool:
-        """Tell whether the broker could not be reached, or opened no stream, when last tried."""
+        """True when the broker could not be reached, or opened no stream, at the last attempt."""
         is_missed = self._client.reaches(self.broker_name) is False
         return is_missed or self._broken_openings >= _BROKEN_OPENINGS_MAX
 
@@ -304,7 +304,7 @@ class BrokerLink:
             stream.cancel()  # which the reader notices
 
     async def _read_replies(self, stream: SendStream) -> None:
-        """Give answers out until the broker ends the stream."""
+        """Deliver answers until the broker ends the stream."""
         assert self._format is not None, "the stream is open"
         store_host = self._format.store_host
         while (reply := await stream.read()) is not None:
@@ -343,7 +343,7 @@ class BrokerLink:
             self._wake.set()
 
     def _leave_out(self, error: TernError) -> None:
-        """Let messages that may go elsewhere do so for a moment: the broker takes none."""
+        """Send messages elsewhere for a moment where they may go there: the broker takes none."""
         if not self._is_draining:
             logger.info("broker takes no messages at present error=%s", error)
         self._away, self._is_draining = error, True
@@ -354,7 +354,7 @@ class BrokerLink:
         self._owner.rested(self)
 
     def _look_again(self) -> None:
-        """Let the next messages find out whether the broker takes some again."""
+        """Send the next messages here again, to find out whether the broker takes some."""
         if self._leaving is not None:
             self._leaving.cancel()
         self.is_leaving, self._leaving = False, None

@@ -24,18 +24,18 @@ class FallbackSink:
         self.result: SendResult | None = None
 
     def done(self) -> bool:
-        """Tell whether nobody waits any more."""
+        """Return whether nobody waits any more."""
         return self._sink.done()
 
     def set_result(self, result: SendResult, /) -> None:
-        """Keep the result, or tell it."""
+        """Store the result, or pass it on."""
         if self.is_held:
             self.result = result
         else:
             self._sink.set_result(result)
 
     def set_exception(self, error: BaseException, /) -> None:
-        """Tell the result that was kept: the message is stored, whatever became of another try."""
+        """Pass the stored result on: the message is stored, whatever became of another try."""
         if self.result is None:
             self._sink.set_exception(error)
         else:
@@ -45,7 +45,7 @@ class FallbackSink:
 def hold_back(
     batch: ProducerBatch, code: int, config: ProducerConfig, routes: RouteCache, broker_name: str
 ) -> Sequence[PendingSend]:
-    """Keep the results of messages that are to be tried at another broker, and return those.
+    """Hold back results of messages to be tried at another broker; return those messages.
 
     Nothing is tried a second time that must stay in its queue, that travels with many, or that may
     not be stored twice.
@@ -83,7 +83,7 @@ def hold_back(
 
 
 def let_go(held: Sequence[PendingSend]) -> Sequence[PendingSend]:
-    """Let results be told again; return the messages of those that were kept."""
+    """Pass results on from now on; return the messages whose results were held back."""
     kept: list[PendingSend] = []
     for pending in held:
         sink = pending.sink
