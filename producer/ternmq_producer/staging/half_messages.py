@@ -26,7 +26,7 @@ class HalfMessage(Message):
     """Properties that make it a staged half message: they end its own, encoded."""
 
     def encoded_properties(self) -> bytes:
-        """Do what `Message.encoded_properties` does, with the suffix behind.
+        """Return the properties, encoded, followed by the suffix.
 
         Raises:
             IllegalMessage: Also when it cancels another.

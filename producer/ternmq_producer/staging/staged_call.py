@@ -15,11 +15,12 @@ from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.staging.staged_messages import StagedMessages
 from ternmq_producer.staging.staging_errors import EndFailed
 from ternmq_producer.staging.transaction_stream import (
-    LATER,
     ROWS_MAX,
     TransactionStream,
     Unanswered,
 )
+from ternmq_producer.transactions.transaction_checks import end_request
+from ternmq_producer.transactions.transaction_ends import LATER
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.converters import error_of
 from ternmq_remoting.rpc import StreamRpc
@@ -134,7 +135,7 @@ class StagedCall:
             stream.close()
 
     def fail(self, rows: Rows, error: TernError) -> None:
-        """Keep that these could not be ended, or that nobody knows."""
+        """Record that these could not be ended, or that nobody knows."""
         self._failures += len(rows)
         if isinstance(error, RefusedError) and error.code in _NOT_OPEN:
             self._not_open += len(rows)
@@ -144,15 +145,14 @@ class StagedCall:
 
     def ends(self, rows: Rows, resolution: Resolution) -> transactions.EndTransactionsRequest:
         """Return what ends these."""
-        value = transactions.Resolution.Name(resolution.value)
         return transactions.EndTransactionsRequest(
             transactions=[
-                transactions.EndTransactionRequest(
-                    producer_group=self._group,
+                end_request(
+                    group=self._group,
                     topic=one.topic,
                     message_id=one.message_id,
-                    transaction_offset=one.transaction,
-                    resolution=value,
+                    transaction=one.transaction,
+                    resolution=resolution,
                 )
                 for one in self._staged.take(rows)
             ]
@@ -187,7 +187,7 @@ class _RemainingEnds:
         return self._call.ends(self.rows, self._resolution)
 
     def take(self, reply: transactions.EndTransactionsReply) -> None:
-        """Take the answers; what is to be told again stays.
+        """Process the answers; the ends that must be sent again stay.
 
         Raises:
             Unanswered: Something is.
@@ -211,5 +211,5 @@ class _RemainingEnds:
 
 
 def _is_passing(error: RefusedError) -> bool:
-    """Tell whether a broker may say otherwise soon: it is busy, or waits for disks or slaves."""
+    """Return whether a broker may say otherwise soon: it is busy, or waits for disks or slaves."""
     return error.code in LATER or error.may_have_happened

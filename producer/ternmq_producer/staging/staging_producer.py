@@ -207,7 +207,7 @@ class StagingProducer(Lifecycle):
         call.check()
 
     async def _find(self, topics: Sequence[str], timeout_s: float) -> None:
-        """Have it known where messages of topics are sent, as soon as somebody tells.
+        """Find the queues of `topics`, as soon as a NameServer tells.
 
         What is wrong with a topic, sending tells.
 

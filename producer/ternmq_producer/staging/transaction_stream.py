@@ -17,17 +17,12 @@ from ternmq_model.errors import (
     TernError,
     TransportError,
 )
-from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import TopicRoute
+from ternmq_producer.transactions.transaction_ends import LATER
 from ternmq_remoting.rpc import ClientStream, Connection, StreamRpc
 
 Request = TypeVar("Request", bound=Message)
 Reply = TypeVar("Reply", bound=Message)
-
-LATER: Final = frozenset(
-    {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL}
-)
-"""Refusals that the same broker may take back soon."""
 
 _ANSWER_TIMEOUT_S: Final = 15.0
 """A thousand commits on a slow disk take longer than one request. No longer than all may take."""

@@ -79,7 +79,7 @@ class TransactionChecks:
         self._active: set[tuple[str, int]] = set()
 
     def asked(self, reply: groups.SessionReply, broker_name: str) -> None:
-        """Take a broker's question; one that is being answered, and one too many, is dropped."""
+        """Answer a broker's question; one that is being answered, and one too many, is dropped."""
         told = reply.check_transaction
         key = (broker_name, told.transaction_offset)
         if told.producer_group != self._group or key in self._active:
@@ -99,7 +99,9 @@ class TransactionChecks:
         except CorruptRecord as error:
             logger.error(
                 "question not understood broker=%s transaction=%d error=%s",
-                *(broker_name, told.transaction_offset, error),
+                broker_name,
+                told.transaction_offset,
+                error,
             )
             return
         resolution = Resolution.UNKNOWN

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 EndStream = ClientStream[transactions.EndTransactionsReply, transactions.EndTransactionsRequest]
 
 _BATCH_MAX: Final = 1024
-_LATER: Final = frozenset(
+LATER: Final = frozenset(
     {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL}
 )
 """Refusals that the same broker may take back soon."""
@@ -46,7 +46,7 @@ class TransactionEnd:
     """Monotonic."""
 
     maybe_told: bool = False
-    """It was written to a stream whose answer never came."""
+    """True once the end was written to a stream whose answer never came."""
 
 
 class EndLink:
@@ -63,12 +63,12 @@ class EndLink:
         self._failure: TernError | None = None
 
     def add(self, end: TransactionEnd) -> None:
-        """Tell an end; it has its answer soon after its deadline at the latest."""
+        """Send an end; it has its answer soon after its deadline at the latest."""
         self._waiting.append(end)
         self._wake.set()
 
     async def run(self) -> None:
-        """Tell what comes until cancelled."""
+        """Send the ends that are added, until cancelled."""
         while True:
             await self._some()
             try:
@@ -96,7 +96,7 @@ class EndLink:
             await self._wake.wait()
 
     async def _serve(self) -> None:
-        """Tell what waits over one stream, until that breaks or the broker asks for a pause."""
+        """Send waiting ends over one stream, until that breaks or the broker asks for a pause."""
         connection = await self._client.broker(self.broker_name)
         stream: EndStream = connection.open(END_TRANSACTIONS)
         try:
@@ -126,7 +126,7 @@ class EndLink:
         return batch
 
     async def _exchange(self, stream: EndStream, batch: list[TransactionEnd]) -> bool:
-        """Tell a batch and give its answers out; False when some are to be told again later."""
+        """Send a batch and deliver its answers; return False when some are to be sent again."""
         request = transactions.EndTransactionsRequest(transactions=[end.request for end in batch])
         again: list[TransactionEnd] = list(batch)
         try:
@@ -152,14 +152,14 @@ class EndLink:
         return not again
 
     def _settle(self, end: TransactionEnd, outcome: transactions.EndTransactionReply) -> bool:
-        """Give an answer out, unless it is to be told again."""
+        """Deliver an answer, unless the end is to be sent again."""
         if end.answer.done():
             return True
         if outcome.status.code == 0:
             end.answer.set_result(outcome)
             return True
         error = error_of(outcome.status, self.broker_name)
-        if error.code in _LATER and not error.may_have_happened:
+        if error.code in LATER and not error.may_have_happened:
             self._failure = error
             return False
         _give(end, error)
@@ -207,7 +207,7 @@ class TransactionEnds:
     def tell(
         self, broker_name: str, request: transactions.EndTransactionRequest, *, timeout_s: float
     ) -> "asyncio.Future[transactions.EndTransactionReply]":
-        """Tell a broker how a transaction ended; return the future of its answer.
+        """Send the end of a transaction to a broker; return the future of its answer.
 
         The future raises what the broker or the way to it said; nobody need await it.
         """

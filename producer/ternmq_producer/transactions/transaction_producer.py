@@ -43,7 +43,7 @@ _STATES: Final = {
     Resolution.COMMIT: "COMMIT_MESSAGE",
     Resolution.ROLLBACK: "ROLLBACK_MESSAGE",
 }
-"""As traces name them: RocketMQ's words."""
+"""States by the names that RocketMQ's traces use."""
 
 
 class TransactionProducer(Lifecycle):
@@ -134,7 +134,10 @@ class TransactionProducer(Lifecycle):
         client = self._producer.client
         self._ends = ends = TransactionEnds(client, retry=self._config.retry)
         checks = TransactionChecks(
-            *(self.group, self._check, client, ends),
+            self.group,
+            self._check,
+            client,
+            ends,
             is_running=self._running.__contains__,
             workers=_CHECK_WORKERS,
             timeout_s=self._config.send_timeout_s,
@@ -145,7 +148,7 @@ class TransactionProducer(Lifecycle):
             client.tasks.spawn(self._attend(topic), f"attend {topic}")
 
     async def _close(self) -> None:
-        """Take no more, and wait for the answers to what is under way, as `Producer` does."""
+        """Refuse new messages, and wait for the answers to those under way, as `Producer` does."""
         ends, self._ends = self._ends, None
         assert ends is not None, "was opened"
         try:
@@ -156,7 +159,7 @@ class TransactionProducer(Lifecycle):
             ends.abandon()
 
     async def _attend(self, topic: str) -> None:
-        """Let every broker of `topic` know this producer, also those that come later."""
+        """Hold Sessions with every broker of `topic`, also those that come later."""
         client = self._producer.client
         while True:
             with suppress(TernError):
@@ -264,7 +267,8 @@ class TransactionProducer(Lifecycle):
         if resolution is not Resolution.COMMIT:
             return TransactionResult(sent, resolution, is_confirmed=True)
         return TransactionResult(
-            *(sent, resolution),
+            sent,
+            resolution,
             is_confirmed=True,
             queue_id=reply.queue_id,
             queue_offset=QueueOffset(reply.queue_offset),
