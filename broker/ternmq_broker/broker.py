@@ -45,10 +45,10 @@ class Broker(Lifecycle):
     stays open between them, and refuses calls as a peer that nobody reaches.
 
     Args:
-        config: How it serves.
-        store_config: How it keeps messages.
+        config: Settings of the broker.
+        store_config: Settings of the store.
         env: Clock, network, randomness, blocking calls.
-        files: Where the data directory is; the operating system's files if left out.
+        files: File system of the data directory; by default the operating system's.
 
     Raises:
         ConfigError: The settings of broker and store do not go together.
@@ -86,7 +86,7 @@ class Broker(Lifecycle):
         """The present term.
 
         Raises:
-            ClosedError: There is none.
+            ClosedError: The broker has no term now.
         """
         if self._term is None:
             raise ClosedError(f"broker {self.name} does not serve")
@@ -97,7 +97,7 @@ class Broker(Lifecycle):
         """Identity that goes with every reply.
 
         Raises:
-            ClosedError: It does not live.
+            ClosedError: The broker has no term now.
         """
         return self.term.identity
 
@@ -106,7 +106,7 @@ class Broker(Lifecycle):
         """Address on which it listens, the port known; the same in all its terms.
 
         Raises:
-            ClosedError: It does not serve.
+            ClosedError: The broker does not serve.
         """
         if not self._is_open:
             raise ClosedError(f"broker {self.name} does not serve")
@@ -210,7 +210,7 @@ class Broker(Lifecycle):
                 await self._pause()
 
     async def _pause(self) -> None:
-        """Let a moment pass, unless the broker is to end."""
+        """Wait for a moment, or until the broker is to end."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_PAUSE_S):
                 await self._leaving.wait()

@@ -30,7 +30,7 @@ REPLICAS_MAX: Final = 32
 
 
 class BrokerRole(StrEnum):
-    """What a member of a broker name does. Source: RocketMQ `BrokerRole`."""
+    """Role of a member of a broker name. Source: RocketMQ `BrokerRole`."""
 
     ASYNC_MASTER = "async_master"
     """Answers when the message is safe here; slaves follow."""
@@ -44,7 +44,7 @@ class BrokerRole(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BrokerConfig:
-    """How one broker serves. Bytes and milliseconds unless a name says otherwise.
+    """Settings of one broker, in bytes and milliseconds unless a name says otherwise.
 
     Raises:
         ConfigError: A setting cannot work; names it.
@@ -61,20 +61,20 @@ class BrokerConfig:
     promotion outlives restarts."""
 
     role: BrokerRole = BrokerRole.ASYNC_MASTER
-    """What it is when it is the master: `async_master` or `sync_master`. `slave` needs a
-    `broker_id` above 0, and stands for whatever its master was."""
+    """Role of the broker as master: `async_master` or `sync_master`. `slave` needs a `broker_id`
+    above 0; after a promotion the role of the former master holds."""
 
     in_sync_replicas: int = 0
-    """How many members, the master included, have a message safe before it is confirmed; 0 = two
-    for a `sync_master`, else one."""
+    """Number of members, the master included, that must have stored a message before it is
+    confirmed; 0 = two for a `sync_master`, else one."""
 
     refuse_without_replicas: bool = False
     """A `sync_master` with too few slaves refuses messages before they are stored. Off: it stores
     them, and answers SLAVE_NOT_AVAILABLE."""
 
     slave_timeout_ms: int = 2_000
-    """How long a send waits for slaves, and how long a slave that is behind may acknowledge nothing
-    until it is no longer waited for."""
+    """Limit on the wait of a send for slaves, and on the time without an acknowledgement after
+    which sends no longer wait for a slave that is behind, ms."""
 
     force_master: bool = False
     """Start as master though nobody confirms that there is no newer one. For once, by hand: two
@@ -90,8 +90,8 @@ class BrokerConfig:
     """Port to listen on; 0 = any free one."""
 
     advertised: tuple[str, ...] = ()
-    """Where clients reach this broker, as `HOST:PORT`, best first. The host `*` = the one through
-    which a client reached the NameServer. Empty = worked out from `listen`."""
+    """Addresses at which clients reach this broker, as `HOST:PORT`, best first. The host `*` = the
+    one through which a client reached the NameServer. Empty = worked out from `listen`."""
 
     hostname: str = ""
     """This machine's name: registered when the broker listens on every interface. Empty = as the
@@ -123,8 +123,8 @@ class BrokerConfig:
     """Replies to requests are stored in `<cluster>_REPLY_TOPIC` once they are passed on."""
 
     trace_topic_enabled: bool = False
-    """Have the topic RMQ_SYS_TRACE_TOPIC, where clients that are told to send what they did with
-    each message."""
+    """Creation of the topic RMQ_SYS_TRACE_TOPIC, to which clients with tracing send a trace of each
+    message."""
 
     auto_create_topics: bool = True
     """A send to an unknown topic creates it."""
@@ -139,9 +139,9 @@ class BrokerConfig:
     """Pause between two saves of consumer offsets: what a crash may set back."""
 
     clock_follow_ms: int = 600_000
-    """How long a step of the machine's wall clock must hold until the broker follows it. After a
-    start whose clock is more than a minute from the newest record and from the last clean stop,
-    nothing is deleted by its age for so long."""
+    """Time for which a step of the machine's wall clock must hold before the broker follows it, ms.
+    After a start with a clock more than a minute from the newest record and from the last clean
+    stop, no file is deleted by its age for this time."""
 
     unanswered_max_bytes: int = 64 * MIB
     """Received and not yet answered: beyond it, streams are left unread, then answered busy."""
@@ -150,7 +150,7 @@ class BrokerConfig:
     """The same for one stream."""
 
     unread_max_ms: int = 200
-    """How long a stream is left unread before its next batch is answered busy."""
+    """Time for which a stream may stay unread before its next batch is answered busy, ms."""
 
     pull_wait_max_ms: int = 30_000
     """Longest time that a pull without messages is held."""
@@ -211,8 +211,8 @@ class BrokerConfig:
     """A client that sends no heartbeat is gone after this."""
 
     dots_in_names_allowed: bool = False
-    """Let clients and operators make topics and groups whose names have dots, such as
-    `orders.created`, which RocketMQ refuses. Off: those that are there go on."""
+    """Creation of topics and groups with dots in their names, such as `orders.created`, which
+    RocketMQ refuses. Off: existing ones stay usable."""
 
     same_subscriptions_required: bool = False
     """Refuse a consumer that joins a group whose live members subscribe otherwise: to other topics,
@@ -223,15 +223,15 @@ class BrokerConfig:
     """A queue that an orderly consumer locked is free after this, unless the lock is renewed."""
 
     transactions_accepted: bool = True
-    """Take half messages. When off, they are refused; those that are open go on to their end."""
+    """Acceptance of half messages. Off: new ones are refused; open transactions can still end."""
 
     transactions_open_max: int = 1_000_000
     """Open transactions; beyond it, half messages are refused as flow control. One takes about
     400 bytes of memory."""
 
     transaction_timeout_ms: int = 6_000
-    """How long a half message waits before its producers are asked what became of it, unless it has
-    its own time."""
+    """Time until the producers of a half message without a time of its own are asked for its
+    transaction state, ms."""
 
     transaction_check_interval_ms: int = 30_000
     """Pause between two questions."""
@@ -240,7 +240,7 @@ class BrokerConfig:
     """Questions; then the message is put into TRANS_CHECK_MAX_TIME_TOPIC and rolled back."""
 
     transaction_op_interval_ms: int = 3_000
-    """How long the note of a commit waits for others, to be written as one op message."""
+    """Time for which op entries are gathered into one op message, ms."""
 
     transaction_op_bytes: int = 4_096
     """Length at which an op message is written before that."""
@@ -314,7 +314,7 @@ class BrokerConfig:
 
     @property
     def replicas_needed(self) -> int:
-        """How many members a message must be safe at when this one is the master.
+        """Number of members that must have stored a message when this one is the master.
 
         For a `slave`, whose master told its own role, `replication.state` knows more.
         """
@@ -331,7 +331,7 @@ class BrokerConfig:
 
     @property
     def listen_address(self) -> Address:
-        """Where to listen."""
+        """Address to listen on."""
         return listen_address(self.listen, self.port, setting="broker.listen")
 
     @property
@@ -341,7 +341,7 @@ class BrokerConfig:
 
     @property
     def advertised_addresses(self) -> tuple[Address, ...]:
-        """What the operator says clients are to dial."""
+        """Addresses for clients, as the operator configured them."""
         return _addresses(self.advertised, "broker.advertised", may_be_any=True)
 
     def endpoints(self, port: int) -> tuple[Address, ...]:
@@ -367,7 +367,7 @@ class BrokerConfig:
 
     @property
     def pull_wait_ms(self) -> int:
-        """How long a pull without messages is held."""
+        """Time for which a pull without messages is held, ms."""
         if self.long_polling_enabled:
             return self.pull_wait_max_ms
         return min(self.pull_wait_max_ms, self.short_polling_ms)

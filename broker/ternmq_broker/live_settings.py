@@ -81,7 +81,7 @@ class LiveSettings:
 
     Args:
         broker: As the broker was started.
-        store: Likewise.
+        store: As the store was opened.
 
     Attributes:
         broker: Now.

@@ -45,7 +45,7 @@ class ClockCourse(NamedTuple):
     """The clock was ahead of that by so much, which it sheds by running slower."""
 
     since_ms: int
-    """When that was, on the machine's clock since its boot."""
+    """Time of the reading, on the machine's clock since its boot."""
 
     def lead_at(self, boot_ms: int) -> int:
         """Return how far the clock is still ahead."""
@@ -69,7 +69,7 @@ class ClockSkew(NamedTuple):
     """The least that it was since then."""
 
     since_ms: int
-    """When it was seen first, on the machine's clock since its boot."""
+    """Time of the first observation, on the machine's clock since its boot."""
 
     now_ms: int
     """Distance at the last reading."""
@@ -157,7 +157,7 @@ class SteadyClock:
 
     @property
     def is_doubted(self) -> bool:
-        """It began far from the newest record, not long ago: nothing goes by its age."""
+        """The clock began far from the newest record, not long ago: no age is trusted."""
         until_ms = self._doubted_until_ms
         return until_ms is not None and self._system.boot_ms() < until_ms
 
@@ -193,7 +193,8 @@ class SteadyClock:
         self._doubted_until_ms = boot_ms + self._follow_after_ms
         logger.warning(
             "clock in doubt, nothing is deleted by its age ahead_of_newest_record_ms=%d for_s=%d",
-            *(ahead_ms, self._follow_after_ms // 1000),
+            ahead_ms,
+            self._follow_after_ms // 1000,
         )
         return ahead_ms if differs else None
 
@@ -233,7 +234,8 @@ class SteadyClock:
         elif was is None or abs(by_ms - was.now_ms) > DOUBT_MS or by_ms * was.now_ms < 0:
             logger.warning(
                 "wall clock stepped, not followed yet by_ms=%d follow_in_s=%d",
-                *(by_ms, self._follow_after_ms // 1000),
+                by_ms,
+                self._follow_after_ms // 1000,
             )
         return False
 

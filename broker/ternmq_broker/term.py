@@ -59,18 +59,18 @@ class Term(Lifecycle):
     Owns all mutable state of the broker, on one event loop.
 
     Args:
-        config: How it serves.
-        store_config: How it keeps messages.
+        config: Settings of the broker.
+        store_config: Settings of the store.
         env: Network, randomness, blocking calls, and `clock`.
         clock: The broker's.
-        files: Where the data directory is.
+        files: File system of the data directory.
         listener: The broker's port.
-        is_forced: It is to be the master though nobody confirms that there is no newer one.
+        is_forced: The broker begins as master without a confirmation that no newer one exists.
         is_promoted: The term before ended with its promotion.
-        registered: What the term before left registered; withdrawn once this one has registered.
+        registered: Registrations of the previous term; withdrawn once this term has registered.
 
     Attributes:
-        registered: What is not withdrawn when it has ended. Who entered it does, or hands it on.
+        registered: Registrations that remain after the end, for the next term or the caller.
 
     Raises:
         As `Broker`.
@@ -106,11 +106,11 @@ class Term(Lifecycle):
         self._is_over = asyncio.Event()
         self._cut: LogCut | None = None
         self._doubts: dict[str, str] = {}
-        """Why an epoch is not taken, by who told it last."""
+        """Reason why an epoch was refused, by the sender that named it last."""
 
     @property
     def is_serving(self) -> bool:
-        """It listens."""
+        """The broker listens."""
         return self._address is not None
 
     @property
@@ -118,7 +118,7 @@ class Term(Lifecycle):
         """Membership in the broker name.
 
         Raises:
-            ClosedError: That is not known yet.
+            ClosedError: The membership is not known yet.
         """
         if self._member is None:
             raise ClosedError(f"broker {self._config.name} has no role yet")
@@ -129,7 +129,7 @@ class Term(Lifecycle):
         """Identity that goes with every reply.
 
         Raises:
-            ClosedError: That is not known yet.
+            ClosedError: The membership is not known yet.
         """
         return self.member.identity
 
@@ -138,18 +138,18 @@ class Term(Lifecycle):
         """Address on which it listens, the port known.
 
         Raises:
-            ClosedError: It does not serve.
+            ClosedError: The broker does not serve.
         """
         if self._address is None:
             raise ClosedError(f"broker {self._config.name} does not serve")
         return self._address
 
     def end(self, reason: EndReason) -> None:
-        """Let the term be over, soon. The first reason counts; safe to repeat, at any time."""
+        """End the term soon. The first reason counts. Safe to repeat, at any time."""
         if self._outcome is None:
             self._outcome = reason
             self._is_over.set()
-            logger.info("life ends name=%s reason=%s", self._config.name, reason.value)
+            logger.info("term ends name=%s reason=%s", self._config.name, reason.value)
 
     async def over(self) -> EndReason:
         """Wait until the term is to end, and return why. Cancelling is safe."""
@@ -158,13 +158,13 @@ class Term(Lifecycle):
         return self._outcome
 
     def heard_of(self, epoch: int, who: str) -> None:
-        """Take note that an epoch of the broker's name has begun.
+        """Record that an epoch of the broker's name has begun.
 
         A master of a lower one acknowledges nothing from then on, and its term is over.
 
         Args:
-            epoch: Its number.
-            who: Who told it, for the log.
+            epoch: Number of the epoch.
+            who: Name of the sender, for the log.
         """
         if doubt := self.member.state.heard_of(epoch):
             if self._doubts.get(who) != doubt:  # a NameServer tells it again and again
@@ -353,7 +353,7 @@ class Term(Lifecycle):
         return decided
 
     async def _note_tables(self, tables: Tables, store: MessageStore) -> None:
-        """Note which tables there are, so that a start misses one that is gone."""
+        """Record the names of the tables, so that the next start detects a lost one."""
         path = config_folder(self._config.data) / REPLICATION.name
         try:
             names = await tables.begin()
@@ -365,7 +365,7 @@ class Term(Lifecycle):
             logger.warning("tables not noted reason=%s", error)
 
     async def _take_over(self, member: Membership, tables: Tables, store: MessageStore) -> None:
-        """Take what was committed at slaves while their master was away."""
+        """Take over the offsets that slaves committed while their master was away."""
         if member.is_slave or not member.state.record.is_replicated:
             return
         put_found_topics(tables.topics, store.queues(), now_ms=self._env.clock.wall_ms())
@@ -423,10 +423,10 @@ class Term(Lifecycle):
             await registrar.leave()
 
     async def _cut_log(self, cut: LogCut, *, confirmed: PhysicalOffset) -> None:
-        """Do to the closed log what was decided; doing it again changes nothing.
+        """Cut the closed log as decided. Safe to repeat.
 
         Raises:
-            StoreError: It cannot be done.
+            StoreError: The log cannot be cut.
         """
         config, blocking, at = self._config, self._env.blocking, PhysicalOffset(cut.keep_to)
         store = (config.data, self._store_config, config.flush_mode, self._files, self._env.clock)
@@ -437,12 +437,17 @@ class Term(Lifecycle):
         logger.warning(
             "log was cut to follow name=%s keep_to=%s starts_over=%s cut_bytes=%s cut_records=%s"
             " end=%s copy=%s",
-            *(config.name, cut.keep_to, cut.starts_over, done.bytes, done.records),
-            *(done.log_end, done.kept),
+            config.name,
+            cut.keep_to,
+            cut.starts_over,
+            done.bytes,
+            done.records,
+            done.log_end,
+            done.kept,
         )
 
     async def _conclude(self, state: ReplicationState, store: MessageStore) -> None:
-        """Keep what the next term is to begin with. The store is open still: nobody else writes."""
+        """Save the state with which the next term begins. The store is still open."""
         if self._cut is not None:
             await state.decide_cut(self._cut)
         elif self._outcome is EndReason.FENCED and start_role.is_master(self._config, state.record):

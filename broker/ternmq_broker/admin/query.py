@@ -39,7 +39,7 @@ class QueryService:
     blocking: Blocking
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handlers of the service."""
         return (
             unary(QUERY_MESSAGES, self.query_messages),
             unary(QUERY_OFFSET_BY_TIME, self.query_offset_by_time),
@@ -89,7 +89,7 @@ class QueryService:
     async def query_offset_by_time(
         self, request: admin.QueryOffsetByTimeRequest, call: Call
     ) -> admin.QueryOffsetByTimeReply:
-        """Return where a queue stood at a time. Cancelling is safe."""
+        """Return the offset of a queue at a time. Cancelling is safe."""
         topic = self._existing(request.topic)
         boundary = _BOUNDARIES[request.boundary]
         search = self.store.searches.by_time(topic, request.queue_id, request.at_ms, boundary)

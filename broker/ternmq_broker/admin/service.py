@@ -76,7 +76,7 @@ class AdminService:
         transactions: Open transactions.
         holds: Pulls that wait.
         deletion_listeners: Pulls and scans that end when their topic is deleted.
-        flush_mode: How the broker flushes its log.
+        flush_mode: Flush mode of the log.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class AdminService:
         self._removing = asyncio.Lock()
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handlers of the service."""
         return (
             unary(PUT_TOPIC, self.put_topic),
             unary(PUT_TOPICS, self.put_topics),
@@ -180,10 +180,9 @@ class AdminService:
     async def delete_topic(
         self, request: admin.DeleteTopicRequest, call: Call
     ) -> admin.DeleteTopicReply:
-        """Forget a topic, its consume queues and the offsets of its groups, all on disk too.
+        """Delete a topic, its consume queues and the offsets of its groups, durably.
 
-        Who reads it is told before anything else happens: a topic created again at once is
-        another one.
+        Readers are told first: a topic created again at once is another one.
         """
         topic = self._existing(request.topic).topic
         if is_system_topic(topic):
@@ -193,7 +192,7 @@ class AdminService:
         return admin.DeleteTopicReply()
 
     async def remove_topic(self, topic: str) -> None:
-        """Forget a topic that exists; when this returns, it is gone on disk too.
+        """Delete an existing topic, durably.
 
         Raises:
             StoreError: A table could not be saved; it is, as soon as the disk allows it.
@@ -210,7 +209,7 @@ class AdminService:
         await self._save_deletions([topic])  # it went with those of another call
 
     async def _remove_leaving(self) -> None:
-        """Forget the topics that wait longest: others gather until that is on disk."""
+        """Delete the topics that wait longest; later ones gather until the tables are saved."""
         tables = self._tables
         async with self._retention.passes:
             oldest = islice(self._leaving.values(), DELETED_AT_ONCE_MAX)
@@ -263,7 +262,7 @@ class AdminService:
     async def describe_topic(
         self, request: admin.DescribeTopicRequest, call: Call
     ) -> admin.DescribeTopicReply:
-        """Tell a topic's settings and queues."""
+        """Return the settings and queues of a topic."""
         config, store = self._existing(request.topic), self._store
         created = self._tables.topics.created(config.topic)
         reply = admin.DescribeTopicReply(
@@ -285,7 +284,7 @@ class AdminService:
     async def list_groups(
         self, request: admin.ListGroupsRequest, call: Call
     ) -> admin.ListGroupsReply:
-        """Tell every group that has members, offsets or settings."""
+        """Return a page of the groups that have members, offsets or settings."""
         known = self._sessions.table.groups() | self._tables.offsets.groups()
         known |= {each.group for each in self._tables.groups}
         behind = (group for group in sorted(known) if group > request.page_token)
@@ -295,7 +294,7 @@ class AdminService:
     async def describe_group(
         self, request: admin.DescribeGroupRequest, call: Call
     ) -> admin.DescribeGroupReply:
-        """Tell a group's members and how far it is."""
+        """Return the members, offsets and settings of a group."""
         tables = self._tables
         group = check_stored_group(request.group)
         members = self._sessions.table.members(group)
@@ -330,7 +329,7 @@ class AdminService:
     async def describe_broker(
         self, request: admin.DescribeBrokerRequest, call: Call
     ) -> admin.DescribeBrokerReply:
-        """Tell who this broker is and how its store stands."""
+        """Return the identity of the broker and the state of its store."""
         identity, store = self._member.identity, self._store
         return admin.DescribeBrokerReply(
             cluster=identity.cluster,
@@ -354,7 +353,7 @@ class AdminService:
     async def clean_store(
         self, request: admin.CleanStoreRequest, call: Call
     ) -> admin.CleanStoreReply:
-        """Delete what has expired; when it answers, that is done."""
+        """Delete expired files; the reply comes when they are gone."""
         count = await self._retention.clean_now()
         start = self._store.min_physical
         return admin.CleanStoreReply(files_deleted=count, log_min_offset=start)
@@ -367,7 +366,7 @@ class AdminService:
 
 
 def _checked(told: common.TopicConfig) -> TopicConfig:
-    """Return the settings that an operator wants for a topic.
+    """Return the requested settings of a topic after a check.
 
     Raises:
         IllegalName: The name is illegal.

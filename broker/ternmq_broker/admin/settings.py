@@ -22,7 +22,7 @@ class SettingsService:
     settings: LiveSettings
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handlers of the service."""
         return (
             unary(LIST_SETTINGS, self.list_settings),
             unary(UPDATE_SETTINGS, self.update_settings),
@@ -31,7 +31,7 @@ class SettingsService:
     async def list_settings(
         self, request: admin.ListSettingsRequest, call: Call
     ) -> admin.ListSettingsReply:
-        """Tell the settings that may change."""
+        """Return the settings that may change at run time."""
         reply = admin.ListSettingsReply()
         for one in self.settings.listed():
             reply.settings.add(
@@ -46,7 +46,7 @@ class SettingsService:
     async def update_settings(
         self, request: admin.UpdateSettingsRequest, call: Call
     ) -> admin.UpdateSettingsReply:
-        """Change settings; when it answers, they hold."""
+        """Change settings; they hold when the reply comes."""
         for name, value in self.settings.update(dict(request.values)).items():
             logger.info("setting changed name=%s value=%s by=%s", name, value, call.peer)
         return admin.UpdateSettingsReply()

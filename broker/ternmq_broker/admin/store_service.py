@@ -22,7 +22,7 @@ class StoreService:
     Args:
         store: Open.
         verification: Verifies it.
-        clock: The broker's; it tells when the store was opened, too.
+        clock: Clock of the broker; also gives the time of opening.
     """
 
     def __init__(
@@ -34,13 +34,13 @@ class StoreService:
         self._opened_at_ms = clock.wall_ms()
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handlers of the service."""
         return (unary(DESCRIBE_STORE, self.describe_store),)
 
     async def describe_store(
         self, request: admin.DescribeStoreRequest, call: Call
     ) -> admin.DescribeStoreReply:
-        """Tell what the store has counted since it was opened."""
+        """Return the counters of the store since it was opened."""
         store, counted = self._store, self._store.statistics
         reads = store.reads
         reply = admin.DescribeStoreReply(

@@ -69,17 +69,17 @@ _DRAIN_TIMEOUT_S: Final = 5.0
 
 
 class BrokerAssembly:
-    """Everything of a broker but its lifecycle. Owned by `Broker`.
+    """Parts of one term of a broker, wired to each other. Owned by `Term`.
 
     Args:
         config: The broker's settings.
-        store_config: How messages are kept.
-        member: Who the broker is among the members of its name.
+        store_config: Settings of the store.
+        member: Membership of the broker in its name.
         env: Randomness, blocking calls, and `clock`.
         clock: The broker's.
         store: Open.
         tables: Loaded.
-        registrar: Told of changed topics.
+        registrar: Registers changed topics at the NameServers.
     """
 
     def __init__(
@@ -116,7 +116,10 @@ class BrokerAssembly:
         claims = claims_of(self.replicas)
         self._replica_view = replica_view_of(member, self.replicas)
         self._retention = StoreRetention(
-            *(store, clock, env.blocking, tables.topics),
+            store,
+            clock,
+            env.blocking,
+            tables.topics,
             is_slave=member.is_slave,
             interval_s=store_config.clean_interval_ms / 1000,
         )
@@ -133,7 +136,11 @@ class BrokerAssembly:
             on_made=registrar.changed,
         )
         self._scheduled = ScheduledAssembly(
-            *(config, store, self._internal_writer, tables, env),
+            config,
+            store,
+            self._internal_writer,
+            tables,
+            env,
             topics=self._real_topics,
         )
         self._transactions = self._build_transactions()
@@ -144,8 +151,10 @@ class BrokerAssembly:
         )
         self._role = self._role_of(claims)
         rules = PullRules(
-            *(tables.topics, tables.groups),
-            *(self._groups.sessions.table, self._groups.filters.rules),
+            tables.topics,
+            tables.groups,
+            self._groups.sessions.table,
+            self._groups.filters.rules,
         )
         self._scans = self._scan_service(rules)
         self._services = self._build_services(store_config, rules, claims)
@@ -157,7 +166,10 @@ class BrokerAssembly:
         return (
             self._send_service(store_config),
             self._pulls.service(
-                *(self._live, tables, self._offset_moved, self._replica_view),
+                self._live,
+                tables,
+                self._offset_moved,
+                self._replica_view,
                 rules=rules,
                 offset_rules=self._groups.offset_rules,
             ),
@@ -206,8 +218,13 @@ class BrokerAssembly:
         assert self.replicas is not None
         assert claims is not None
         return MasterRole(
-            *(self._store, self._scheduled, self._transactions, self._offset_moved),
-            *(self.replicas, claims, self._metadata),
+            self._store,
+            self._scheduled,
+            self._transactions,
+            self._offset_moved,
+            self.replicas,
+            claims,
+            self._metadata,
             flush_to=self._store_loop.flush_to,
         )
 
@@ -236,7 +253,10 @@ class BrokerAssembly:
 
     def _slave_side(self) -> SlaveReplication:
         return SlaveReplication(
-            *(self._member, self._env, self._store, self._tables),
+            self._member,
+            self._env,
+            self._store,
+            self._tables,
             flush_mode=self._config.flush_mode,
             no_cleaning=self._retention.passes,
             store_loop=self._store_loop,
@@ -246,7 +266,10 @@ class BrokerAssembly:
 
     def _build_store_loop(self) -> StoreLoop:
         store_loop = StoreLoop(
-            *(self._store, self._confirmations, self._env.clock, self._env.blocking),
+            self._store,
+            self._confirmations,
+            self._env.clock,
+            self._env.blocking,
             on_arrivals=self._arrived,
             on_moved=None if self.replicas is None else self.replicas.appended,
             on_short=self._retention.cleaning.wake,
@@ -346,7 +369,9 @@ class BrokerAssembly:
 
     def _build_offset_moved(self) -> OffsetMovedPublisher:
         return OffsetMovedPublisher(
-            *(self._internal_writer, self._tables.topics, self._env.clock),
+            self._internal_writer,
+            self._tables.topics,
+            self._env.clock,
             broker_name=self._config.name,
             store_host=self.store_host,
             on_created=self._registrar.changed,
@@ -371,24 +396,24 @@ class BrokerAssembly:
         )
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve in this role."""
+        """Return the handlers of all services in this role."""
         return self._role.handlers(
             [handler for service in self._services for handler in service.handlers()]
         )
 
     def jobs(self) -> Sequence[Job]:
-        """Return what runs beside the handlers."""
+        """Return the jobs that run beside the handlers."""
         store_jobs = (*self._store_loop.jobs(), *self._retention.jobs(), self._verification.job())
         others = (*self._groups.jobs(), self._pulls.hold_service.job(), *self._scans.jobs())
         others += (self._counted.job(), *self._role.jobs())
         return (self._clock.job(), *store_jobs, *self._tables.jobs(), *others)
 
     def writing_jobs(self) -> Sequence[Job]:
-        """Return what stores by itself: begun when the broker listens, ended before `jobs`."""
+        """Return the jobs that store: begun when the broker listens, ended before `jobs`."""
         return self._role.writing_jobs()
 
     async def leave(self) -> None:
-        """Accept nothing new, and end what `writing_jobs` wait for: they are about to end."""
+        """Refuse new requests, and end the waits of `writing_jobs`, which are about to end."""
         self._is_closing = True
         await self._role.leave()
 
@@ -397,11 +422,11 @@ class BrokerAssembly:
         await self._role.settle()
 
     def fence(self, epoch: int, who: str) -> None:
-        """Acknowledge nothing any more, if that epoch is above a master's own, and end the term."""
+        """Stop acknowledging and end the term if `epoch` is above that of a master."""
         self._role.fence(epoch, who)
 
     def registered(self) -> None:
-        """Tell clients that a NameServer knows of this member since now."""
+        """Notify clients that a NameServer has registered this member."""
         self._groups.sessions.registered(self._member.identity)
 
     def _arrived(self, arrivals: Sequence[Arrival]) -> None:
@@ -409,10 +434,10 @@ class BrokerAssembly:
         self._role.arrived(arrivals)
 
     async def begin(self) -> None:
-        """Do what comes before the jobs: topics begin where their retention says.
+        """Prepare retention, role and lock tokens before the jobs begin.
 
-        What lock tokens may be is kept before any is given; where the disk refuses that, they rise
-        by the wall clock.
+        The bound of lock tokens is saved before the first is assigned; where the disk refuses that,
+        tokens rise by the wall clock.
         """
         self._clock.on_step = self._role.stepped
         self._clock.on_believed = self._store.session.clock_believed
@@ -422,12 +447,12 @@ class BrokerAssembly:
         await self._tables.versions_file.save()
 
     async def end(self) -> None:
-        """Do what comes after the jobs: leave no process, and store nothing: slaves are gone."""
+        """End the scan processes and the role after the jobs, without storing: slaves are gone."""
         await self._scans.close()
         self._role.close()
 
     def listening(self, store_host: bytes) -> None:
-        """Take note of what messages are to carry as STOREHOST: sends are accepted from now on."""
+        """Set the STOREHOST of messages: sends are accepted from now on."""
         self._store_host = store_host
 
     def store_host(self) -> bytes:
@@ -441,11 +466,11 @@ class BrokerAssembly:
         return self._store_host
 
     def is_closing(self) -> bool:
-        """Tell whether nothing new is accepted any more."""
+        """Return whether new requests are refused."""
         return self._is_closing
 
     async def drain(self) -> None:
-        """Accept nothing new, let readers go, and wait until every call that stores is answered.
+        """Refuse new requests, release waiting readers, and wait for the calls that store.
 
         Slaves that keep up have all of it then, too, with what transactions leave in the log, and
         the tables as they are: groups go on at the offsets that they committed here last. Sends
@@ -459,7 +484,7 @@ class BrokerAssembly:
         await self._role.drain()
 
     def _settings_changed(self) -> None:
-        """Hand on what is not looked up with every use."""
+        """Pass changed settings to the parts that do not read them at each use."""
         config = self._live.broker
         self._store.retune(self._live.store)
         self._admission.limit(

@@ -51,7 +51,7 @@ def plan_acceptance(found: Iterable[StoredTable[Any]]) -> Sequence[TableAcceptan
 
 
 def carry_out(files: FileSystem, root: Path, plan: Iterable[TableAcceptance]) -> None:
-    """Do what is planned, durably. The files as they were are kept as `<name>.bad`.
+    """Carry out a plan durably. Copies of the replaced files are named `<name>.bad`.
 
     Raises:
         OSError: Part of it may be done; planning and doing it again goes on.

@@ -103,7 +103,7 @@ class ClientTable:
         return self._sessions.get(client_id)
 
     def is_current(self, session: ClientSession) -> bool:
-        """Tell whether `session` still is its client's."""
+        """Return whether `session` is still the current session of its client."""
         return self._sessions.get(session.client_id) is session
 
     def displaced(self, session: ClientSession) -> ClientSession | None:
@@ -143,7 +143,7 @@ class ClientTable:
         memberships: Mapping[str, GroupMembership],
         now_ms: int,
     ) -> set[str]:
-        """Take a heartbeat's picture of a current session.
+        """Store the memberships of a heartbeat for a current session.
 
         Raises:
             BrokerBusy: The picture is larger than the one before, and no more fits. The session is
@@ -167,7 +167,7 @@ class ClientTable:
         return changed
 
     def broke(self, session: ClientSession, *, now_ms: int) -> None:
-        """Note that the stream broke; the client stays a member for some seconds."""
+        """Record that the stream broke; the client stays a member for some seconds."""
         session.broken_at_ms = now_ms
 
     def remove(self, session: ClientSession) -> set[str]:
@@ -262,7 +262,7 @@ def _picture_bytes(
 
 
 def _same(before: GroupMembership | None, after: GroupMembership) -> bool:
-    """Tell whether members need not share the queues out anew: same topics, same filters."""
+    """Return whether topics and filters are equal, so that no rebalance is needed."""
     if before is None or before.is_broadcasting != after.is_broadcasting:
         return False
     return before.subscriptions.keys() == after.subscriptions.keys() and all(

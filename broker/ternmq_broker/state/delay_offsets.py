@@ -38,7 +38,7 @@ class DelayOffsets:
         return self._offsets.get(level, QueueOffset(0))
 
     def put(self, level: int, offset: QueueOffset, *, now_ms: int) -> None:
-        """Keep the next offset to deliver at `level`.
+        """Store the next offset to deliver at `level`.
 
         Args:
             level: From 1 on.
@@ -53,7 +53,7 @@ class DelayOffsets:
             self._version = self._version.next(now_ms)
 
     def put_search_start(self, begin: PhysicalOffset) -> None:
-        """Keep soon where deliveries begin that the offsets do not tell of."""
+        """Store the log offset from which deliveries beyond the offsets are searched."""
         self.search_from = begin
         self._changes += 1
 

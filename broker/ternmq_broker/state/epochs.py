@@ -197,7 +197,7 @@ def adopt(slave: MemberLog, master: Epochs, start: PhysicalOffset) -> Epochs:
 
 
 def may_follow(slave: MemberLog, master: Epochs) -> bool:
-    """Tell whether a slave may take anything from a master: it knows of no higher epoch."""
+    """Return whether a slave may follow a master: the slave knows of no higher epoch."""
     return slave.highest_known <= newest(master)
 
 
@@ -273,7 +273,7 @@ def follow_decision(
 
 
 def _is_set_back(master: MemberLog, slave: MemberLog, common: PhysicalOffset) -> bool:
-    """Tell whether a master lacks bytes of its own epoch.
+    """Return whether a master lacks bytes of its own epoch.
 
     It lost none in order: it begins a new epoch after anything but a clean stop, before which all
     is flushed. What it lacks may have been confirmed.

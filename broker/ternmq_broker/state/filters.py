@@ -84,7 +84,7 @@ class FilterTable:
         return self._filters.get((topic, group))
 
     def put(self, one: ConsumerFilter) -> None:
-        """Keep a filter in place of the one that the group had for the topic."""
+        """Store a filter in place of the one that the group had for the topic."""
         key = (one.topic, one.group)
         if self._filters.get(key) != one:
             self._filters[key] = one
@@ -111,7 +111,7 @@ class FilterTable:
         now_ms: int,
         log_end: PhysicalOffset,
     ) -> None:
-        """Take note of all conditions that a group uses now; what it used besides is dead.
+        """Store all conditions that a group uses now; its other filters become dead.
 
         One that changes, or comes to life again, is born now: bit maps of messages that were stored
         earlier tell nothing of it.
@@ -171,7 +171,7 @@ class FilterTable:
         return copied
 
     def take_over(self, told: Self, *, now_ms: int, log_end: PhysicalOffset) -> None:
-        """Take over the conditions that another table keeps, where they differ from those here.
+        """Copy the conditions of another table where they differ.
 
         One that is new here is born now: nothing was asked about it when earlier messages became
         readable here.
@@ -255,7 +255,7 @@ def _newest(known: ConsumerFilter, now_ms: int) -> int:
 
 
 def _is_same(known: ConsumerFilter, told: ConsumerFilter) -> bool:
-    """Tell whether two filters want the same, and are both used or both dead."""
+    """Return whether two filters have equal conditions, and are both used or both dead."""
     other = replace(told, born_at_ms=known.born_at_ms, begin=known.begin)
     other = replace(other, client_version=known.client_version)
     is_alike = bool(known.dead_at_ms) == bool(told.dead_at_ms)
@@ -263,7 +263,7 @@ def _is_same(known: ConsumerFilter, told: ConsumerFilter) -> bool:
 
 
 def _is_of(known: ConsumerFilter, wanted: Subscription) -> bool:
-    """Tell whether a filter that is kept is what a group wants, and its bits are valid."""
+    """Return whether a stored filter equals the condition of a group, with valid bits."""
     what = (wanted.expression, wanted.expression_type, BLOOM.bits)
     return (known.expression, known.expression_type, known.bloom_bits) == what
 

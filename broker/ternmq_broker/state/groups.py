@@ -88,7 +88,7 @@ class GroupTable:
         return self._groups.get(group)
 
     def tells_members(self, group: str) -> bool:
-        """Tell whether a group's members are told when others come and go."""
+        """Return whether members of a group are notified of changes in the membership."""
         known = self._groups.get(group)
         return known is None or known.notify_members_changed
 

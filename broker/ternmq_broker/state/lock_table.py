@@ -48,7 +48,7 @@ class LockTable:
     def lock(
         self, group: str, client_id: str, queues: Iterable[tuple[QueueKey, int]], *, now_ms: int
     ) -> list[tuple[QueueKey, int]]:
-        """Give queues to a member, or keep them for it; return those it holds now.
+        """Lock queues for a member, or renew its locks; return the queues that it holds now.
 
         Args:
             group: The group that shares the queues.
@@ -80,7 +80,7 @@ class LockTable:
         return given
 
     def unlock(self, group: str, client_id: str, queues: Iterable[tuple[QueueKey, int]]) -> int:
-        """Take queues back from a member; return how many. Stale tokens are passed over."""
+        """Unlock queues of a member; return their number. Stale tokens are skipped."""
         held = self._groups.get(group, {})
         doomed = [
             key
@@ -121,7 +121,7 @@ class LockTable:
         return _live(self._groups.get(group, {}).get(QueueKey(topic, queue_id)), now_ms)
 
     def is_orderly(self, group: str, *, now_ms: int) -> bool:
-        """Tell whether any queue is locked for a member of `group`."""
+        """Return whether any queue is locked for a member of `group`."""
         held = self._groups.get(group, {})
         return any(_live(holding, now_ms) is not None for holding in held.values())
 

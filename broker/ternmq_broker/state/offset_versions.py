@@ -43,7 +43,7 @@ class OffsetVersions:
         return self._versions.get((topic, group), {}).get(queue_id, 0)
 
     def is_believed(self, group: str, topic: str, queue_id: int, version: int) -> bool:
-        """Tell whether resets and seeks can have led to a version that somebody tells.
+        """Return whether resets and seeks can have led to a reported version.
 
         One that is made up would shut out, for good, whoever commits under the one that is kept.
         """
@@ -63,7 +63,7 @@ class OffsetVersions:
         return min(max(told, self.get(group, topic, queue_id)) + 1, VERSION_MAX)
 
     def put(self, group: str, topic: str, queue_id: int, version: int) -> None:
-        """Keep a version, which only a caller may know to be higher than the one before."""
+        """Store a version, which the caller may know to be higher than the previous one."""
         self._versions.setdefault((topic, group), {})[queue_id] = version
         self._changes += 1
 
@@ -107,13 +107,13 @@ class OffsetVersions:
         return first
 
     def reserve_tokens(self, through: int) -> None:
-        """Note that tokens up to `through` are given; more are reserved well before they are."""
+        """Record that tokens up to `through` are assigned; more are reserved well before."""
         if through + _RESERVE // 2 > self.tokens_end:
             self.tokens_end = through + _RESERVE
             self._changes += 1
 
     def raise_tokens(self, end: int) -> None:
-        """Note that another member may have given tokens up to `end`."""
+        """Record that another member may have assigned tokens up to `end`."""
         if end > self.tokens_end:
             self.tokens_end = end
             self._changes += 1

@@ -79,7 +79,7 @@ class OffsetTable:
         force: bool = False,
         now_ms: int,
     ) -> bool:
-        """Keep `offset` unless a higher one, or one of a higher version, is kept.
+        """Store `offset` unless a higher one, or one of a higher version, is stored.
 
         Args:
             group: Legal name of the group.
@@ -107,7 +107,13 @@ class OffsetTable:
                 logger.warning(
                     "lower offset refused group=%s topic=%s queue=%s offset=%s kept=%s version=%s"
                     " version_kept=%s",
-                    *(group, topic, queue_id, offset, kept, version, version_kept),
+                    group,
+                    topic,
+                    queue_id,
+                    offset,
+                    kept,
+                    version,
+                    version_kept,
                 )
             return False
         if force:
@@ -129,7 +135,7 @@ class OffsetTable:
         return True
 
     def merge(self, told: VersionedOffset) -> bool:
-        """Take over what another member of the broker's name keeps, if it is newer.
+        """Copy an offset of another member of the broker's name if it is newer.
 
         Of two offsets that of the higher version is newer, of one version the higher one. An offset
         that is gone elsewhere goes here too, with its version.
@@ -160,7 +166,7 @@ class OffsetTable:
         return True
 
     def note_saved(self, changes: int) -> None:
-        """Take note that the file holds the table as it was after so many `changes`."""
+        """Record that the file holds the table as it was after so many `changes`."""
         begins = self._unsaved_begins
         while begins and begins[first := next(iter(begins))] <= changes:
             del begins[first]
@@ -282,7 +288,10 @@ class OffsetTable:
                     logger.warning(
                         "offset of a topic that is gone left out group=%s topic=%s queue=%s"
                         " offset=%s",
-                        *(group, topic, queue_id, offset),
+                        group,
+                        topic,
+                        queue_id,
+                        offset,
                     )
                 elif offset > end:
                     kept = QueueOffset(0) if topic in deleted else end
@@ -290,7 +299,12 @@ class OffsetTable:
                     logger.warning(
                         "offset beyond the end set back group=%s topic=%s queue=%s offset=%s"
                         " end=%s kept=%s",
-                        *(group, topic, queue_id, offset, end, kept),
+                        group,
+                        topic,
+                        queue_id,
+                        offset,
+                        end,
+                        kept,
                     )
             if not queues:
                 del self._offsets[key]
@@ -355,7 +369,7 @@ class OffsetTable:
 
 
 def _is_odd(key: str) -> bool:
-    """Tell whether an entry of the file is of a topic or group that cannot be here.
+    """Return whether an entry of the file names an illegal topic or group.
 
     Raises:
         ValueError: It is of neither.

@@ -43,7 +43,7 @@ class RecentChanges(Generic[K]):
         return len(self._log)
 
     def note(self, key: K, *, removed: bool = False) -> None:
-        """Take note that an entry changed, or is gone."""
+        """Record that an entry changed or was removed."""
         self._number += 1
         self._newest[key] = self._number
         self._log.append((self._number, key))

@@ -38,7 +38,7 @@ def found_topics(queues: Iterable[tuple[str, int]], known: Iterable[str]) -> Seq
 
 
 def put_found_topics(topics: TopicTable, queues: Iterable[tuple[str, int]], *, now_ms: int) -> None:
-    """Give a table every topic that its log has queues of.
+    """Add every topic with queues in the store to a table.
 
     Raises:
         RefusedError: The table has no room; those before are in it.

@@ -20,13 +20,13 @@ class TableFile(StateSaver[Any]):
     the disk refuses is saved later; waiters get a StoreError.
 
     Args:
-        path: Its folder exists.
+        path: File of the table, in an existing folder.
         files: Used in the blocking pool only.
         blocking: That pool.
-        changes: Tells the table's present version; any value that differs after a change.
+        changes: Returns the present version of the table; the value differs after a change.
         to_dict: Returns the table in the file's shape.
         interval_s: Pause between two checks of a table whose change nobody awaits, s.
-        on_saved: Called with what `changes` told of the table that the file has come to hold.
+        on_saved: Called with the version of the table that was saved.
     """
 
     def __init__(
@@ -41,7 +41,8 @@ class TableFile(StateSaver[Any]):
         on_saved: Callable[[Any], None] = lambda _changes: None,
     ) -> None:
         super().__init__(
-            *(path, blocking.run),
+            path,
+            blocking.run,
             state=changes,
             prepare=self._write,
             ended=self._note,

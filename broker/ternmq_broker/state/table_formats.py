@@ -54,7 +54,11 @@ def _json_table(
         return parse(parse_table(data), now_ms)
 
     return TableFormat(
-        *(name, older, absent, is_replicated, verify_checksum),
+        name,
+        older,
+        absent,
+        is_replicated,
+        verify_checksum,
         lambda data: write_json(parse_table(data)).encode(),
         parse_file,
     )
@@ -122,7 +126,15 @@ REPLICATION: Final = _json_table(
 
 
 _ALL: Final[Sequence[TableFormat[Any]]] = (
-    *(TOPICS, GROUPS, OFFSETS, VERSIONS, DELAYS, FILTERS, TRANSACTIONS, TIMER, REPLICATION),
+    TOPICS,
+    GROUPS,
+    OFFSETS,
+    VERSIONS,
+    DELAYS,
+    FILTERS,
+    TRANSACTIONS,
+    TIMER,
+    REPLICATION,
 )
 
 
@@ -175,9 +187,12 @@ def find_tables(
     is_foreign = any(not each.has_checksum for each in taken)
     timer = replace(TIMER, verify=_has_none) if is_foreign else TIMER
     return StoredTables(
-        *(topics, groups, offsets),
+        topics,
+        groups,
+        offsets,
         find(VERSIONS),
-        *(delays, filters),
+        delays,
+        filters,
         find(TRANSACTIONS),
         find(timer),
         find(REPLICATION),

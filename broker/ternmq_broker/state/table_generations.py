@@ -74,11 +74,11 @@ class TableGeneration(Generic[T]):
     """None: it is no table. With a wrong checksum it may be one all the same."""
 
     unreadable: StateUnreadable | None = None
-    """It is there, and the system does not let it be read."""
+    """The file exists and the system denies reading."""
 
     @property
     def is_there(self) -> bool:
-        """There is a file."""
+        """The file exists."""
         return self.fault != _MISSING
 
 
@@ -119,7 +119,7 @@ class StoredTable(Generic[T]):
 
     @property
     def is_absent(self) -> bool:
-        """There is no file of the table."""
+        """The table has no file."""
         return not (self.main.is_there or (self.previous and self.previous.is_there))
 
     @property
@@ -244,7 +244,9 @@ def settle(
         if taken is not None and taken is not main:
             logger.error(
                 "older generation taken file=%s reason=%r consequence=%r",
-                *(taken.path, f"{main.path} {main.fault}", each.format.older),
+                taken.path,
+                f"{main.path} {main.fault}",
+                each.format.older,
             )
         if taken is not None and not taken.has_checksum:
             logger.info(

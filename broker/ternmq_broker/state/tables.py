@@ -137,7 +137,7 @@ class Tables:
     async def cut(
         self, end_of: Callable[[str, int], QueueOffset], *, log_end: PhysicalOffset
     ) -> None:
-        """Forget what was known of messages that were cut from the log. Durable when it returns.
+        """Remove the state of messages that were cut from the log. Durable when it returns.
 
         How far messages were delivered and transactions done with was told by what was cut as well
         as by what stays, so none of it counts: the master tells it, and who is promoted before that
@@ -159,7 +159,7 @@ class Tables:
         await self.save()
 
     async def save_timer(self, checkpoint: TimerCheckpoint) -> None:
-        """Keep how far timed messages are delivered, durably. One call at a time.
+        """Save the checkpoint of timed messages durably. One call at a time.
 
         Raises:
             StoreError: The disk refused; what was kept before can still be read.
@@ -244,7 +244,7 @@ async def load_tables(
     its own: all offsets stay.
 
     Args:
-        config: How the broker serves.
+        config: Settings of the broker.
         files: The file system; used in the blocking pool only.
         blocking: That pool.
         store: What the store knows.

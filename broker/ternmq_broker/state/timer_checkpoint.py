@@ -92,7 +92,7 @@ class TimerCheckpoint(NamedTuple):
 
 
 def verify_timer_checksum(data: bytes) -> bool:
-    """Tell whether a timer checkpoint has a checksum.
+    """Return whether a timer checkpoint has a checksum.
 
     Raises:
         ValueError: The checksum is of other numbers.

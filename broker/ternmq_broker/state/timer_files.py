@@ -95,7 +95,8 @@ def retire_wheel(files: FileSystem, data: Path) -> int:
     logger.warning(
         "wheel of RocketMQ retired until the next start, timed messages are delivered here "
         "files=%d folder=%s",
-        *(len(found), folder),
+        len(found),
+        folder,
     )
     return len(found)
 

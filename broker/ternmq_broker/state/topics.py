@@ -137,7 +137,7 @@ class TopicTable:
         self._rows.pop(topic, None)
 
     def check_new(self, topic: str) -> None:
-        """Let a client or an operator make a topic; one that is there may be changed.
+        """Check that a client or an operator may create a topic; an existing one may change.
 
         Raises:
             IllegalName: It has a dot, and may not.

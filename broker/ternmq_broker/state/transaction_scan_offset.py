@@ -27,7 +27,7 @@ class ScanOffset:
         return self._offset
 
     def put(self, offset: PhysicalOffset) -> None:
-        """Keep another one."""
+        """Store another offset."""
         self._offset = offset
 
     def to_dict(self) -> dict[str, Any]:

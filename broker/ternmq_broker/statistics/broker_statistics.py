@@ -181,7 +181,7 @@ class BrokerStatistics:
                 del kept[pair]
 
     def sample(self, now_ms: int) -> bool:
-        """Keep samples of some counters: every 10 seconds, and again while it says True.
+        """Sample some counters: every 10 seconds, and again while the result is True.
 
         Args:
             now_ms: On the monotonic clock.

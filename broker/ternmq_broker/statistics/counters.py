@@ -108,7 +108,7 @@ class Counter:
         )
 
     def sample(self, place: int, *, now_ms: int) -> None:
-        """Keep what the counter says now.
+        """Store a sample of the counter.
 
         Args:
             place: Of the span, in `SPANS`.

@@ -43,13 +43,13 @@ class StatisticsService:
         return Job(name="statistics", interval_s=_SAMPLES_PAUSE_S, step=self.step)
 
     async def step(self) -> bool:
-        """Take some samples; tell whether there are more to take."""
+        """Take some samples; return whether more are due."""
         return self.statistics.sample(self.clock.monotonic_ms())
 
     async def describe_statistics(
         self, request: admin.DescribeStatisticsRequest, call: Call
     ) -> admin.DescribeStatisticsReply:
-        """Tell the counters of one name, of one key or all, with their rates."""
+        """Return the counters of one name, of one key or all, with their rates."""
         if request.name and request.name not in NAMES:
             remark = f"nothing is counted as {request.name!r}; names: {', '.join(sorted(NAMES))}"
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)

@@ -96,8 +96,16 @@ FALL_TIME: Final = "GROUP_GET_FALL_TIME"
 NAMES: Final = frozenset(
     metric.name
     for metrics in (
-        *(_QUEUE_PUT, _QUEUE_GET, _TOPIC_PUT, _GROUP_GET, _SENT_BACK, _DEAD),
-        *(_BROKER_PUT, _BROKER_GET, _USER_PUT, _USER_GET),
+        _QUEUE_PUT,
+        _QUEUE_GET,
+        _TOPIC_PUT,
+        _GROUP_GET,
+        _SENT_BACK,
+        _DEAD,
+        _BROKER_PUT,
+        _BROKER_GET,
+        _USER_PUT,
+        _USER_GET,
     )
     for metric in metrics
 ) | {FALL_SIZE, FALL_TIME}

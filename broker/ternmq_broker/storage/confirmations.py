@@ -41,7 +41,7 @@ class Confirmations:
         """Enough slaves follow for records that are sent now; set by the one that watches them."""
 
     def reached(self, offset: PhysicalOffset) -> bool:
-        """Tell whether everything below `offset` counts as stored already."""
+        """Return whether all bytes below `offset` are confirmed."""
         self.look()
         return offset <= self._confirmed
 
@@ -71,7 +71,7 @@ class Confirmations:
         return ResponseCode.FLUSH_DISK_TIMEOUT
 
     def replicated(self, to: PhysicalOffset, *, local: PhysicalOffset) -> None:
-        """Take note of what slaves have; it counts for whoever is released from now on.
+        """Record the progress of slaves; it counts for waiters released from now on.
 
         Args:
             to: As many slaves as should have everything before it.

@@ -52,17 +52,17 @@ class StoreLoop:
 
     Args:
         store: An open store.
-        confirmations: Told whenever the confirm offset moves.
+        confirmations: Waiters for the confirm offset.
         clock: For what is due.
-        blocking: Where tasks run.
-        on_arrivals: Told of the queues that have new messages.
+        blocking: Pool in which tasks run.
+        on_arrivals: Called with the queues that have new messages.
         on_moved: Called when there may be more log, or more of it safe, and before the confirm
             offset is looked at; None = nobody cares.
         on_short: Called when the disk has become short of space for the log's next file.
 
     Attributes:
-        on_safe: Told whenever more of the log is safe here, confirmed or not.
-        is_copying: Tells of a slave whether it has much of its master's log to take yet, for which
+        on_safe: Called whenever more of the log is safe here, confirmed or not.
+        is_copying: Returns whether a slave is far behind its master's log, for which
             dispatch gives way and files are not filled ahead; None on a master.
     """
 
@@ -99,7 +99,7 @@ class StoreLoop:
         self._note_confirmed()
 
     def jobs(self) -> tuple[Job, ...]:
-        """Return the jobs that keep the store going."""
+        """Return the jobs of the store."""
         return (
             self._flushing,
             self._probing,
@@ -112,7 +112,7 @@ class StoreLoop:
         )
 
     def appended(self) -> None:
-        """Take note of an append: what is safe at once is confirmed, what is not is made so."""
+        """Confirm an append that is safe at once; wake the job that makes another one safe."""
         store = self._store
         self._note_confirmed()
         if store.safe_offset < store.max_physical:
@@ -133,7 +133,7 @@ class StoreLoop:
         self.confirmed()
 
     def confirmed(self) -> None:
-        """Let go on what waits for the confirm offset, if that has moved."""
+        """Release waiters for the confirm offset if it has moved."""
         confirmed = self._store.confirm_offset
         if confirmed != self._confirmed:
             self._confirmed = confirmed
@@ -142,7 +142,7 @@ class StoreLoop:
         self._confirmations.look()
 
     async def flush(self) -> bool:
-        """Sync what is due: one step of a job. All who wait by then share one sync."""
+        """Sync the log if a sync is due: one step of a job. All waiters share one sync."""
         task = self._store.flush_due(self._clock.monotonic_ms())
         if task is None:
             return False
@@ -166,7 +166,7 @@ class StoreLoop:
     async def flush_to(self, end: PhysicalOffset) -> None:
         """Sync until everything below `end` is on the disk, or the disk fails.
 
-        Only when no job of these runs any more.
+        Only when the jobs of the store have ended.
         """
         while self._store.flushed_offset < end and self._store.failure is None:
             await self.commit()
@@ -176,7 +176,7 @@ class StoreLoop:
             await self._run(task.run, partial(self._store.flush_done, task))
 
     async def commit(self) -> bool:
-        """Write what waits in the pool to the log: one step of a job. What comes meanwhile waits.
+        """Write pooled records to the log: one step of a job. Later records wait for the next.
 
         Source: RocketMQ `CommitRealTimeService`.
         """
@@ -198,7 +198,7 @@ class StoreLoop:
         return False
 
     async def dispatch(self) -> bool:
-        """Let messages become readable: one bounded step of a job."""
+        """Make messages readable: one bounded step of a job."""
         begun_ms = self._clock.monotonic_ms()
         count = _DISPATCH_MESSAGES_MAX if self.is_copying is None else _COPY_MESSAGES_MAX
         try:
@@ -238,7 +238,7 @@ class StoreLoop:
         return isinstance(task, FillTask)
 
     async def space_made(self) -> bool:
-        """Wait for what an append that was refused as busy lacked, one way or the other.
+        """Wait for the space that an append refused as busy lacked.
 
         Returns:
             Whether it is worth another attempt.
@@ -263,13 +263,13 @@ class StoreLoop:
         return False
 
     async def sample(self) -> bool:
-        """Take a sample of the store's counters: one step of a job."""
+        """Sample the counters of the store: one step of a job."""
         self._store.statistics.step(self._clock.monotonic_ms())
         return False
 
     async def _run(self, task: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
-        """Run a task off the loop and tell the store how it ended.
+        """Run a task off the loop and report its outcome to the store.
 
-        It is never abandoned in its middle: the store could be closed while a thread still writes.
+        The task is never abandoned: the store could be closed while a thread still writes.
         """
         await run_shielded(self._blocking.run, task, done)

@@ -22,9 +22,9 @@ class RealTopics:
     would be lost.
 
     Args:
-        topics: Where a topic is made.
+        topics: Table in which a topic is recreated.
         deletions: Tells of each deleted topic before which offset its records count no more.
-        epoch_start: Where the present master's bytes of the log begin.
+        epoch_start: Log offset at which the present master's bytes begin.
         clock: For the table's version.
         on_made: Called when a topic was made.
     """
@@ -36,11 +36,11 @@ class RealTopics:
     on_made: Callable[[], None]
 
     def is_there(self, topic: str, stored_at: PhysicalOffset) -> bool:
-        """Tell whether `find` would find a topic, and make none.
+        """Return whether `find` would find a topic, without recreating one.
 
         Args:
             topic: As the record names it.
-            stored_at: Where the record waits.
+            stored_at: Log offset of the waiting record.
         """
         if self.topics.get(topic) is not None:
             return True
@@ -52,10 +52,10 @@ class RealTopics:
         Args:
             topic: As the record names it.
             queue_id: The queue that the record names: one made anew has it.
-            stored_at: Where the record waits.
+            stored_at: Log offset of the waiting record.
 
         Raises:
-            IllegalName: It is no topic's name.
+            IllegalName: The name is no legal topic name.
             RefusedError: The table has no room.
         """
         config = self.topics.get(topic)

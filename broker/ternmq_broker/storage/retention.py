@@ -30,7 +30,7 @@ class StoreRetention:
     Args:
         store: An open store.
         clock: For ages, which count while it is not in doubt, and for the hour of the day.
-        blocking: Where tasks run.
+        blocking: Pool in which tasks run.
         topics: The broker's topics: some have a retention of their own.
         is_slave: Store times are of another clock: ages count to the newest of them at most.
         interval_s: Pause between two passes.
@@ -56,17 +56,17 @@ class StoreRetention:
         self._is_slave = is_slave
         self.cleaning: Final = Job(name="store-clean", interval_s=interval_s, step=self.clean)
         self.passes = asyncio.Lock()
-        """Held during a pass: whoever holds it finds no files on their way out."""
+        """Held during a pass, so that no file disappears while another holder works."""
 
     def jobs(self) -> tuple[Job, ...]:
-        """Return the jobs that look at the disk and let go of what has expired."""
+        """Return the jobs that measure the disk and remove expired files."""
         return (
             Job(name="store-disk", interval_s=_DISK_PAUSE_S, step=self.look),
             self.cleaning,
         )
 
     async def begin(self) -> None:
-        """Do what must be done before anybody reads or writes: topics begin where they should."""
+        """Advance the starts of topics by their own retention, before the first read or write."""
         await self.look()
         if (now_ms := self._now_ms()) is not None:
             await self._run(self._store.cleaner.end_topics(now_ms))
@@ -78,7 +78,7 @@ class StoreRetention:
         return min(now_ms, self._store.last_stored_at_ms) if self._is_slave else now_ms
 
     async def look(self) -> bool:
-        """Look how full the disk is: one step of a job."""
+        """Measure the use of the disk: one step of a job."""
         task = self._store.cleaner.disk_use()
         await self._blocking.run(task.run)
         if self._store.cleaner.note_disk_use(task):
@@ -86,7 +86,7 @@ class StoreRetention:
         return False
 
     async def clean(self) -> bool:
-        """Take one pass: one step of a job."""
+        """Remove expired files in one pass: one step of a job."""
         before = self._store.cleaner.removed_files
         hour = local_hour(self._clock.wall_ms())
         await self._run(self._store.clean(self._now_ms(), hour=hour))
@@ -101,7 +101,7 @@ class StoreRetention:
                     await run_shielded(self._blocking.run, task.run, _raise_any)
 
     async def clean_now(self) -> int:
-        """Delete what has expired, whatever the hour; return how many files of the log went.
+        """Delete expired files at any hour; return the number of deleted log files.
 
         Raises:
             RefusedError: The clock is in doubt, and with it what has expired.

@@ -52,7 +52,7 @@ class StoreVerification:
         store: An open store.
         offsets: How far groups are.
         clock: For what is listed.
-        blocking: Where tasks run.
+        blocking: Pool in which tasks run.
 
     Attributes:
         passed: The newest thousand messages that groups had passed when they were mended.

@@ -15,12 +15,12 @@ moments between two rounds it seldom gets the interpreter's lock. A pause lets i
 
 
 async def yield_to_requests() -> None:
-    """Let requests that wait be served, before work for one client goes on. Takes 50 µs alone."""
+    """Yield to waiting requests before work for one client goes on. Takes 50 µs alone."""
     for _ in range(_ROUNDS):
         await asyncio.sleep(0)
 
 
 async def yield_to_threads() -> None:
-    """Let all else go on for some rounds of the loop, and other threads, before a scan does."""
+    """Yield to other tasks for some rounds of the loop, and to other threads."""
     await yield_to_requests()
     await asyncio.sleep(_PAUSE_S)
