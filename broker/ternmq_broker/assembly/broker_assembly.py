@@ -115,14 +115,7 @@ class BrokerAssembly:
         """Slaves of this master; None for a slave."""
         claims = claims_of(self.replicas)
         self._replica_view = replica_view_of(member, self.replicas)
-        self._retention = StoreRetention(
-            store,
-            clock,
-            env.blocking,
-            tables.topics,
-            is_slave=member.is_slave,
-            interval_s=store_config.clean_interval_ms / 1000,
-        )
+        self._retention = self._build_retention()
         self._store_loop = self._build_store_loop()
         self._verification = StoreVerification(store, tables.offsets, env.clock, env.blocking)
         self._ack_policy = self._build_ack_policy(store_config)
@@ -264,6 +257,16 @@ class BrokerAssembly:
             topic_gone=self._pulls.deletion_listeners.deleted,
         )
 
+    def _build_retention(self) -> StoreRetention:
+        return StoreRetention(
+            self._store,
+            self._clock,
+            self._env.blocking,
+            self._tables.topics,
+            is_slave=self._member.is_slave,
+            interval_s=self._live.store.clean_interval_ms / 1000,
+        )
+
     def _build_store_loop(self) -> StoreLoop:
         store_loop = StoreLoop(
             self._store,
@@ -348,18 +351,15 @@ class BrokerAssembly:
                 space_made=self._store_loop.space_made,
                 is_closing=self.is_closing,
                 duplicates=self._duplicates(),
-                replies=self._replies(),
+                replies=ReplyForwarder(
+                    sessions=self._groups.sessions,
+                    topics=self._tables.topics,
+                    clock=self._env.clock,
+                    cluster=self._config.cluster,
+                    are_stored=self._config.store_replies,
+                    on_created=self._registrar.changed,
+                ),
             )
-        )
-
-    def _replies(self) -> ReplyForwarder:
-        return ReplyForwarder(
-            sessions=self._groups.sessions,
-            topics=self._tables.topics,
-            clock=self._env.clock,
-            cluster=self._config.cluster,
-            are_stored=self._config.store_replies,
-            on_created=self._registrar.changed,
         )
 
     def _duplicates(self) -> DuplicateSearch | None:
