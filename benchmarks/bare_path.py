@@ -1,4 +1,4 @@
-"""What sending and reading cost with nothing around them: the floor of this machine.
+"""Cost of bare sends and reads, without a broker's other work: the floor of this machine.
 
 Two processes, gRPC between them, records in one mapped file, eight queues in memory. There is no
 topic, no session, no retry and no recovery here: what a product adds to this is its own cost.
@@ -210,7 +210,7 @@ def decode(records: bytes) -> list[tuple[tuple[Any, ...], bytes, bytes]]:
 
 
 class BareSender:
-    """What is sent while two batches are under way forms the next one."""
+    """Messages sent while two batches are unanswered form the next one."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._send: Any = channel.stream_stream(

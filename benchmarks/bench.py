@@ -32,7 +32,7 @@ HELP_RUNS: Final = 5
 QUICK_SCALE: Final = 0.1
 
 Values = dict[str, list[float]]
-"""What the rounds gave, by figure."""
+"""Results of the rounds, by figure."""
 
 
 def measure_dev(

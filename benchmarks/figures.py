@@ -1,4 +1,4 @@
-"""What is measured, in which unit, and what it should come to."""
+"""Measured figures with their units and targets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ BACKLOG: Final = 500_000
 """Messages of 1 KiB that wait when a consumer starts."""
 
 MODES: Final = ("async", "sync")
-"""When a send is answered: once it is in memory, or once it is on disk."""
+"""Durability of an answered send: in memory, or on disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """How a broker is set while it is measured."""
+    """Settings of the measured broker."""
 
     heading: str
     mode: str
@@ -21,7 +21,7 @@ class Column:
     """As `--set` takes them; all else is as `ternmq dev` has it."""
 
     target_share: float
-    """How much of every target must be reached."""
+    """Part of every target that must be reached."""
 
 
 COLUMNS: Final = tuple(

@@ -41,7 +41,7 @@ TRANSACTIONS_EACH: Final = 500
 PACE_PER_S: Final = 1000
 PACED_S: Final = 20
 WARM_S: Final = 2
-"""How long the pace runs before times count."""
+"""Duration of the paced load before times count, s."""
 
 _TIME: Final = struct.Struct(">d")
 FROM_FIRST: Final = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)

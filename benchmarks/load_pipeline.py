@@ -21,7 +21,7 @@ from ternmq_producer.staging import StagedMessages, StagingProducer
 STAGED_TOPIC: Final = "staged"
 CHUNK: Final = 8192
 CHUNKS: Final = 24
-"""Of a batch: 196,608 rows."""
+"""Number of messages in a batch: 196,608 rows."""
 
 
 async def _queues(nameserver: str) -> list[tuple[MessageQueue, int]]:

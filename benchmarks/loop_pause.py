@@ -1,4 +1,4 @@
-"""How long the event loop pauses while the store under it is appended to, flushes and rolls files.
+"""Pauses of the event loop while the store under it is appended to, flushes and rolls files.
 
     python benchmarks/loop_pause.py [--seconds S] [--rate N] [--file-mib N] [--mode sync] [--pool]
 

@@ -1,4 +1,4 @@
-"""What figures were measured on. Linux tells; elsewhere some of it stays unknown."""
+"""Machine of the measured figures. Linux has all of its properties; elsewhere some stay unknown."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""How applications send, as loads: the same for a producer and for the bare path."""
+"""Sending patterns of applications, as loads for a producer and for the bare path."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ Enqueue = Callable[[], Awaitable[Awaitable[object]]]
 
 
 class Sender(Protocol):
-    """What is measured. Each method returns what does the work, so that nothing stands between."""
+    """Measured loads. Each method returns the function that does the work, without a wrapper."""
 
     def send_of(self, body: bytes) -> Send:
         """Return what sends one message with `body` and waits for its answer."""

@@ -1,4 +1,4 @@
-"""What a round trip costs through the seam, and through bare grpc.aio beside it.
+"""Cost of a round trip through the seam, and through bare grpc.aio beside it.
 
 Two processes on one machine: a server that answers at once, and a client that measures.
 

@@ -1,4 +1,4 @@
-"""What making Arrow batches of a store's records does by itself, on one core. Prints a table.
+"""Rate of making Arrow batches of a store's records on one core. Prints a table.
 
     python benchmarks/scan_alone.py [--rounds N] [--messages N] [--data DIR]
 

@@ -1,4 +1,4 @@
-"""How long others' sends take while Spark's tasks use the same broker.
+"""Latency of other clients' sends while Spark's tasks use the same broker.
 
     python benchmarks/send_beside.py                  # medians of three rounds, about three minutes
     python benchmarks/send_beside.py --rounds 1

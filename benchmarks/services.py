@@ -30,7 +30,7 @@ class Dev:
     nameserver: str
     process_id: int
     data: Path
-    """Where it keeps everything; the broker's store is `broker` in it."""
+    """Data folder of all services; the broker's store is `broker` in it."""
 
     ready_ms: float
     """From the command to the second address line."""
@@ -173,7 +173,7 @@ def load(script: str, *arguments: str) -> Mapping[str, float]:
 
 
 class Lines:
-    """What a process prints, line by line, with a limit on the waiting."""
+    """Output of a process, line by line, with a limit on the wait."""
 
     def __init__(self, output: IO[str]) -> None:
         self._lines: queue.Queue[str] = queue.Queue()

@@ -1,4 +1,4 @@
-"""How fast Spark reads topics: through a broker and from its store, into a count and into Parquet.
+"""Rate of Spark reads of topics: through a broker and from its store, into a count and Parquet.
 
     python benchmarks/spark.py                    # medians of three rounds, about three minutes
     python benchmarks/spark.py --rows 100000 --rounds 1

@@ -1,4 +1,4 @@
-"""What a micro-batch costs beyond its rows: streams of the source `ternmq` into Parquet.
+"""Cost of a micro-batch beyond its rows: streams of the source `ternmq` into Parquet.
 
     python benchmarks/spark_stream.py                 # 12 batches of each kind
     python benchmarks/spark_stream.py --batches 5
@@ -31,7 +31,7 @@ TARGET_S: Final = 3.0
 
 
 class Kind(NamedTuple):
-    """What batches hold, and as what the tasks hand it on."""
+    """Content of batches, and the form in which the tasks pass it on."""
 
     name: str
     tag: str

@@ -1,4 +1,4 @@
-"""What the store does by itself, without a network, with everything on. Prints a table.
+"""Rates of the store without a network, with everything on. Prints a table.
 
     python benchmarks/store_alone.py [--rounds N] [--messages N] [--data DIR]
 
@@ -89,7 +89,7 @@ def checked(records: bytes, sizes: NDArray[np.int32]) -> RecordBatch:
 
 
 class Background:
-    """What runs beside a store, driven by hand. Owned by the thread that owns the store."""
+    """Background work of a store, driven by hand. Owned by the thread that owns the store."""
 
     def __init__(self, store: MessageStore, pool: ThreadPoolExecutor) -> None:
         self._store = store

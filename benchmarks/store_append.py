@@ -1,4 +1,4 @@
-"""What the store costs a record: check, append, dispatch, read. Prints times, machine and commit.
+"""Cost of one record in the store: check, append, dispatch, read. Prints times, machine and commit.
 
     .venv/bin/python benchmarks/store_append.py [--folder DIR] [--no-checksum]
 

@@ -1,4 +1,4 @@
-"""How long a store takes to open. Prints a table.
+"""Time to open a store. Prints a table.
 
     python benchmarks/store_open.py [--clean-gib 10] [--crash-mib 100] [--rounds 3] [--data DIR]
 

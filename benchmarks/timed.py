@@ -1,4 +1,4 @@
-"""How late timed messages come while very many wait.
+"""Delay of timed messages while very many wait.
 
     python benchmarks/timed.py                    # 1,000,000 within an hour, watched for 5 minutes
     python benchmarks/timed.py --messages 50000 --span-s 180 --watch-s 10 --mode async

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent
 SNAPSHOT = ROOT / "contract.json"
 
 Contract = Mapping[str, str]
-"""What is promised: a line that names a thing by its number, and what stands for it."""
+"""Promise of a contract: a line that names a thing by its number, and its present form."""
 
 
 def contract_files() -> list[FileDescriptor]:

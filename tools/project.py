@@ -1,4 +1,4 @@
-"""What the project consists of: the one list of packages and Python files that the tools share."""
+"""Content of the project: the one list of packages and Python files that the tools share."""
 
 from pathlib import Path
 from typing import Final

@@ -126,7 +126,7 @@ def rehearse(archives: Path, scratch: Path) -> Rehearsal:
 
 
 Tag = Literal["missing", "here", "elsewhere"]
-"""Where the tag of this version is: nowhere, at HEAD, or at another commit."""
+"""Position of this version's tag: missing, at HEAD, or at another commit."""
 
 
 def remaining_steps(tag: Tag, *, fragments: bool, changes: bool) -> list[str]:

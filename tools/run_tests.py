@@ -71,7 +71,7 @@ class Ran:
 
 @dataclass(slots=True)
 class Report:
-    """What ran, how it went, how long it took and what did not run. Owned by `main`."""
+    """Steps of a run with outcome and duration, and the steps left out. Owned by `main`."""
 
     steps: list[str] = field(default_factory=list[str])
     left_out: list[str] = field(default_factory=list[str])

@@ -18,7 +18,7 @@ class Consumed(NamedTuple):
 
 @dataclass(slots=True)
 class Carrier:
-    """What is known of one carrier's flights."""
+    """Counts of one carrier's flights."""
 
     flights: int = 0
     delayed: int = 0

@@ -1,4 +1,4 @@
-"""What the demos run: a cluster of this machine, commands of `ternmq`, and a producer."""
+"""Processes of the demos: a cluster on this machine, commands of `ternmq`, and a producer."""
 
 import asyncio
 import signal

@@ -51,7 +51,7 @@ SUMMARIES = "flight-summaries"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the flights."""
+    """Outcome of the flights."""
 
     sent: int
     read: int

@@ -1,4 +1,4 @@
-"""What is known of the flights of one carrier in one hour, computed without Spark. Pure."""
+"""Summaries of the flights of one carrier in one hour, computed without Spark. Pure."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +10,7 @@ SENTINEL = "sentinel"
 """In place of a carrier: what closes the last hours."""
 
 WATERMARK = timedelta(days=7)
-"""How much later than others a flight may be read before it is dropped.
+"""Lateness at which a flight is dropped, relative to others.
 
 A limited batch takes the same part of what waits in each queue. When Spark is far behind, these
 parts end up to three days apart.
@@ -21,11 +21,11 @@ COLUMNS = (
     *("sched_arr_time", "arr_delay", "carrier", "flight", "tailnum", "origin", "dest"),
     *("air_time", "distance", "hour", "minute", "time_hour"),
 )
-"""Of the data set, in its order."""
+"""Columns of the data set, in its order."""
 
 
 class Place(NamedTuple):
-    """What flights are put together by."""
+    """Key by which flights are grouped."""
 
     carrier: str
     hour: datetime

@@ -88,7 +88,7 @@ class _BrokerEntry:
     members: dict[int, _BrokerLiveInfo] = field(default_factory=dict[int, _BrokerLiveInfo])
     topics: dict[str, TopicConfig] = field(default_factory=dict[str, TopicConfig])
     topics_by_row: dict[bytes, TopicConfig] = field(default_factory=dict[bytes, TopicConfig])
-    """The same topics by their rows, the bytes of a registration."""
+    """Topics of the registration by their rows, which are bytes of the registration."""
 
     topics_bytes: int = 0
     """Bytes that `topics` and `topics_by_row` count for."""
