@@ -23,7 +23,9 @@ def generate(target: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         status = subprocess.call(
             [
-                *(sys.executable, "-m", "grpc_tools.protoc"),
+                sys.executable,
+                "-m",
+                "grpc_tools.protoc",
                 f"-I{ROOT}",
                 f"-I{files('grpc_tools') / '_proto'}",
                 f"--python_out={scratch}",

@@ -94,8 +94,8 @@ class BrokerConfig:
     one through which a client reached the NameServer. Empty = worked out from `listen`."""
 
     hostname: str = ""
-    """This machine's name: registered when the broker listens on every interface. Empty = as the
-    system has it."""
+    """Name of this machine, registered when the broker listens on every interface. Empty = the
+    system's host name."""
 
     store_host: str = ""
     """IP address that message ids carry. Empty = the advertised, listening or this machine's."""
@@ -144,10 +144,12 @@ class BrokerConfig:
     stop, no file is deleted by its age for this time."""
 
     unanswered_max_bytes: int = 64 * MIB
-    """Received and not yet answered: beyond it, streams are left unread, then answered busy."""
+    """Bytes of all streams, received and not yet answered: beyond it, streams are left unread, then
+    answered busy."""
 
     stream_unanswered_max_bytes: int = 8 * MIB
-    """The same for one stream."""
+    """Bytes of one stream, received and not yet answered: beyond it, the stream is left unread, then
+    answered busy."""
 
     unread_max_ms: int = 200
     """Time for which a stream may stay unread before its next batch is answered busy, ms."""

@@ -49,7 +49,7 @@ class LoopThread:
 
     @property
     def is_inherited(self) -> bool:
-        """This process was forked from the one that has the thread."""
+        """True in a process that was forked from the one with the thread."""
         return is_inherited(self._process_id)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -139,8 +139,7 @@ def lasted(error: TernError, seconds: float) -> TernError:
 
 
 def nobody_registered(nameservers: Sequence[Address | str]) -> Unreachable:
-    """Return what it means that NameServers know no broker at all: one that has just started does
-    not, and nobody can tell which topics there are."""
+    """Return the error of NameServers that know no broker, such as after their start."""
     return Unreachable(f"no broker is registered at {', '.join(map(str, nameservers))}")
 
 

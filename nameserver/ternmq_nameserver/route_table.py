@@ -1,5 +1,6 @@
-"""Table of the routes that brokers register. Pure: time is an argument, and changes are returned
-as lines for the log, template and arguments apart.
+"""Table of the routes that brokers register. Pure.
+
+Time is an argument. Changes are returned as lines for the log, template and arguments apart.
 
 Three rules keep an old broker from harming a new one:
 

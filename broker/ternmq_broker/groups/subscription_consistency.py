@@ -47,7 +47,7 @@ class _AlikeMembers(NamedTuple):
 
     subscriptions: SubscriptionSet
     names: set[str]
-    """Their client ids; never empty."""
+    """Client ids of the members; never empty."""
 
 
 class SubscriptionConsistency:

@@ -66,12 +66,12 @@ class MemberLog:
 
     @property
     def is_empty(self) -> bool:
-        """It holds no byte."""
+        """True for a log without bytes."""
         return self.start == self.end
 
     @property
     def highest_known(self) -> int:
-        """The highest epoch that it holds or has heard of."""
+        """Highest epoch that the member has or has heard of."""
         return max(self.highest, newest(self.epochs))
 
 
@@ -88,13 +88,13 @@ class TruncateTo(NamedTuple):
 
 
 class StartEmptyLog(NamedTuple):
-    """The slave keeps nothing, begins an empty log at `start`, and then asks again."""
+    """Answer to a slave that must begin an empty log at `start`, and then ask again."""
 
     start: PhysicalOffset
 
 
 class MasterDeposed(NamedTuple):
-    """There is a higher epoch than the master's: it is none any more."""
+    """Answer of a master that has heard of a higher epoch than its own, and so ends its term."""
 
     highest: int
 

@@ -51,14 +51,13 @@ class OffsetVersions:
         return 0 <= version <= min(kept + VERSION_STEP_MAX, VERSION_MAX)
 
     def next(self, group: str, topic: str, queue_id: int, told: int = 0) -> int:
-        """Return the version after one more reset or seek. The last one, which none reaches who
-        counts, is its own next: a file with a higher one could not be read.
+        """Return the version after one more reset or seek, at most the highest of the file format.
 
         Args:
-            group: Whose offset it is.
-            topic: Of the queue.
-            queue_id: The queue.
-            told: What the consumer was told; a crash may have lost it here.
+            group: Name of the consumer group.
+            topic: Topic of the queue.
+            queue_id: Number of the queue.
+            told: Version that the consumer knows, which a crash may have lost here.
         """
         return min(max(told, self.get(group, topic, queue_id)) + 1, VERSION_MAX)
 

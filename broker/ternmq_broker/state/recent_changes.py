@@ -21,7 +21,7 @@ class ChangesSince(NamedTuple, Generic[K]):
     """To be asked with the next time."""
 
     more: bool
-    """There is more than was asked for."""
+    """True when more changes follow than the request asked for."""
 
 
 class RecentChanges(Generic[K]):

@@ -25,7 +25,7 @@ class LogCut(NamedTuple):
     """Physical offset; bytes before it are kept."""
 
     starts_over: bool
-    """Nothing is kept: an empty log begins at `keep_to`."""
+    """True when an empty log begins at `keep_to`, and no byte is retained."""
 
     file_bytes: int
     """Length of the log's files from then on; that of the master's."""

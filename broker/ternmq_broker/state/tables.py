@@ -220,7 +220,9 @@ def _tell_odd(found: Mapping[str, Mapping[str, object]]) -> None:
         if odd:
             logger.warning(
                 "entries kept and not used, their names cannot be here file=%s count=%s first=%r",
-                *(name, len(odd), next(iter(odd))),
+                name,
+                len(odd),
+                next(iter(odd)),
             )
 
 

@@ -102,7 +102,7 @@ class Counter:
 
     @property
     def sums(self) -> CounterValues:
-        """Everything that only rises."""
+        """Values of the counters that only rise."""
         return CounterValues(
             self.messages, self.bytes, self.calls, self.ms, self.disk_messages, self.disk_bytes
         )

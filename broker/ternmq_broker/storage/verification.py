@@ -40,7 +40,7 @@ class MissedMessage(NamedTuple):
     """The parts of the unit that were wrong."""
 
     groups: tuple[str, ...]
-    """Those that had committed a later offset, sorted."""
+    """Names of the groups that had committed a later offset, sorted."""
 
     mended_at_ms: int
 
@@ -71,7 +71,7 @@ class StoreVerification:
 
     @property
     def bytes_per_s(self) -> int:
-        """Its speed as the settings say; 0 = nothing is verified."""
+        """Configured rate of the verification; 0 = off."""
         return self._store.reads.config.verify_rate_bytes
 
     def job(self) -> Job:
@@ -109,7 +109,11 @@ class StoreVerification:
         logger.warning(
             "message was passed while its unit was damaged topic=%s queue=%d offset=%d reason=%r"
             " groups=%s",
-            *(topic, queue_id, repair.offset, reason, ",".join(groups)),
+            topic,
+            queue_id,
+            repair.offset,
+            reason,
+            ",".join(groups),
         )
         now_ms = self._clock.wall_ms()
         self.passed.append(

@@ -49,13 +49,13 @@ class OpenTransaction:
     """Monotonic time before which no producer is asked, by the message's own immunity time."""
 
     group: str = ""
-    """Its producer group, once its record was read."""
+    """Name of the producer group, known after the record was read."""
 
     is_alone: bool = False
     """No producer of the group was connected at its last check."""
 
     earlier: tuple[QueueOffset, ...] = ()
-    """Its half messages before the newest: the first one, and the last few."""
+    """Offsets of the half messages before the newest: the first, and the last few."""
 
     is_ending: bool = False
     """A request works on its end."""

@@ -300,7 +300,7 @@ class _Fetch:
         self.touched: tuple[int, int] | None = None
         self._seen: list[Seen] = []
         self._single: list[tuple[int, int, int, int]] = []
-        """The same of messages that were read by themselves."""
+        """Messages that were read one by one, and their right units."""
 
     def seen(self) -> list[Seen]:
         """Return the messages of the queue that were met, and their right units."""

@@ -52,7 +52,7 @@ class KnownLog(NamedTuple):
     """Offset up to which the log was on the disk."""
 
     is_ours: bool = False
-    """Nobody else used it since."""
+    """True when no other process has used the log since."""
 
     was_closed: bool = False
     """The log ended at `flushed`."""

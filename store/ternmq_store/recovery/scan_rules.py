@@ -46,8 +46,8 @@ class ScanRules:
     """Offset up to which the log was on the disk. Not beyond its last file's end."""
 
     is_ours: bool
-    """Nobody else wrote to it since that was noted: behind `flushed` nothing counts as stored, and
-    no stale record can lie there, since a cut zeroes what it leaves."""
+    """True when no other process has written to the log since: bytes behind `flushed` are not stored,
+    and no stale record is there, since a cut writes zeros."""
 
     left_at: PhysicalOffset | None
     """End of the log when this store was stopped cleanly."""

@@ -55,7 +55,9 @@ def hold_and_open(
     logger.info(
         "store opened root=%s was_clean=%s log_files=%s scanned_from=%s end=%s cut_bytes=%s"
         " cut_reason=%r records_scanned=%s queues=%s queues_rebuilt=%s findings=%s",
-        *(root, *astuple(opened.report)[:-1], len(opened.report.findings)),
+        root,
+        *astuple(opened.report)[:-1],
+        len(opened.report.findings),
     )
     return lock, opened
 

@@ -33,7 +33,7 @@ _WRITE_BYTES: Final = 1 << 20
 
 
 class _BrokerGone(Exception):
-    """Nobody is left to scan for."""
+    """End of the pipes: the broker has gone."""
 
 
 class Pipes:

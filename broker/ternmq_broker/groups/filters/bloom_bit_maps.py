@@ -20,11 +20,12 @@ _STEPS_MAX: Final = 128
 
 
 class FilterBitMaps:
-    """Bit maps of records by the conditions of all groups that read their topic. Owned by the
-    store's thread.
+    """Bit maps of records by the conditions of all groups that read their topic.
+
+    Owned by the store's thread.
 
     Args:
-        table: The conditions.
+        table: Conditions of all groups.
     """
 
     def __init__(self, table: FilterTable) -> None:

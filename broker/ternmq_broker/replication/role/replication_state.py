@@ -201,8 +201,9 @@ class ReplicationState:
         await self._change(change)
 
     async def note_unclean(self) -> None:
-        """Record that a master did not stop in order: it is to begin an epoch, however often it
-        starts and stops until then. Durable when it returns; nothing when that is noted.
+        """Record that a master did not stop in order, and so must begin an epoch at a later start.
+
+        The record is durable when the call returns; a second call changes nothing.
 
         Raises:
             StoreError: The disk refused.
