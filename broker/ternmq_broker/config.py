@@ -148,8 +148,8 @@ class BrokerConfig:
     answered busy."""
 
     stream_unanswered_max_bytes: int = 8 * MIB
-    """Bytes of one stream, received and not yet answered: beyond it, the stream is left unread, then
-    answered busy."""
+    """Bytes of one stream, received and not yet answered: beyond it, that stream is left unread,
+    then answered busy."""
 
     unread_max_ms: int = 200
     """Time for which a stream may stay unread before its next batch is answered busy, ms."""
