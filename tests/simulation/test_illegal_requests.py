@@ -78,7 +78,7 @@ async def answer(
     client: Client, nameserver: Connection, rpc: Any, requests: Sequence[Any]
 ) -> Exception | None:
     """Return what ends a call or stream that sends `requests`; None = it ends well."""
-    connection = nameserver if rpc.service == "NameServer" else client.connection
+    connection = nameserver if rpc.service == "ternmq.v1.NameServer" else client.connection
     try:
         if rpc not in OPENINGS:
             (request,) = requests

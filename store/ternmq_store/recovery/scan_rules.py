@@ -46,8 +46,8 @@ class ScanRules:
     """Offset up to which the log was on the disk. Not beyond its last file's end."""
 
     is_ours: bool
-    """True when no other process has written to the log since. Bytes behind `flushed` are not stored
-    then, and no stale record is there, since a cut writes zeros."""
+    """True when no other process has written to the log since. Bytes behind `flushed` do not count
+    as stored then, and no stale record is there, since a cut writes zeros."""
 
     left_at: PhysicalOffset | None
     """End of the log when this store was stopped cleanly."""
