@@ -59,7 +59,10 @@ class GroupCommits:
             for queue in refused.keys() - set(left):
                 logger.info(
                     "offset not committed group=%s queue=%s offset=%s kept=%s reason=%s",
-                    *(self._group, queue, offsets[queue], refused[queue].offset),
+                    self._group,
+                    queue,
+                    offsets[queue],
+                    refused[queue].offset,
                     refused[queue].status.remark or refused[queue].status.code,
                 )
             if not left:

@@ -26,9 +26,13 @@ RETRY_TIMEOUT_S_MAX: Final = 86_400.0
 _NOW_RETRY_TIMEOUT: Final = f"is {RETRY_TIMEOUT} now, which holds for all that a query asks"
 RENAMED: Final[Mapping[str, str]] = dict.fromkeys(
     (
-        *("readtimeout", "sendtimeout", "committimeout"),
-        *("fetchoffset.numretries", "fetchoffset.retryintervalms"),
-        *("kafkaconsumer.polltimeoutms", "kafka.delivery.timeout.ms"),
+        "readtimeout",
+        "sendtimeout",
+        "committimeout",
+        "fetchoffset.numretries",
+        "fetchoffset.retryintervalms",
+        "kafkaconsumer.polltimeoutms",
+        "kafka.delivery.timeout.ms",
     ),
     _NOW_RETRY_TIMEOUT,
 )

@@ -177,8 +177,19 @@ _NOT_RAW: Final = (
 READ_OPTIONS: Final = tuple(
     dict.fromkeys(
         (
-            *(*TOPIC_OPTIONS, *STARTING, *ENDING, *_STREAM_ONLY, *_CLUSTER_ONLY, *_NOT_RAW),
-            *("store", "raw", "failOnDataLoss", "minPartitions", "pushdown", "arrow", "batchRows"),
+            *TOPIC_OPTIONS,
+            *STARTING,
+            *ENDING,
+            *_STREAM_ONLY,
+            *_CLUSTER_ONLY,
+            *_NOT_RAW,
+            "store",
+            "raw",
+            "failOnDataLoss",
+            "minPartitions",
+            "pushdown",
+            "arrow",
+            "batchRows",
             *_STORE_ONLY,
         )
     )

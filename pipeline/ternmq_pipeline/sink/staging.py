@@ -123,7 +123,9 @@ def roll_back(stager: Stager, staged: StagedMessages, batch: BatchIdentity) -> N
             logger.warning(
                 "rows not rolled back; what is staged still is by stagingTimeout, or by %r rows=%d "
                 "error=%s",
-                *(batch.rollback_command, left, error),
+                batch.rollback_command,
+                left,
+                error,
             )
 
 

@@ -83,8 +83,11 @@ def page(report: ClusterReport) -> str:
         slow_after=plots.duration_text(report.slow_after_ms / 1000),
         tiles=_tiles(report),
         slow_headings=[
-            *(("group", ""), ("topic", "")),
-            *((each, "number") for each in ("waiting", "oldest waits", "members")),
+            ("group", ""),
+            ("topic", ""),
+            ("waiting", "number"),
+            ("oldest waits", "number"),
+            ("members", "number"),
         ],
         slow=[
             (

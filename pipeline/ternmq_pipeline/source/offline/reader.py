@@ -110,7 +110,9 @@ class OfflineReader(DataSourceReader):
             if scanned.damaged > damaged:
                 logger.warning(
                     "damaged messages are passed over store=%s before=%d count=%d",
-                    *(self._options.store, scanned.next_offset, scanned.damaged - damaged),
+                    self._options.store,
+                    scanned.next_offset,
+                    scanned.damaged - damaged,
                 )
                 damaged = scanned.damaged
             if scanned.batch is not None and scanned.batch.num_rows:

@@ -220,7 +220,9 @@ def _scanned(offset_range: OffsetRange, request: FetchRequest) -> Iterator[Fetch
 def _warn_of_damage(offset_range: OffsetRange, before: int, count: int) -> None:
     logger.warning(
         "damaged messages are passed over queue=%s before=%d count=%d",
-        *(offset_range.queue, before, count),
+        offset_range.queue,
+        before,
+        count,
     )
 
 
@@ -239,7 +241,10 @@ def _pulled(offset_range: OffsetRange, request: FetchRequest) -> Iterator[Fetche
     next_offset, damaged = int(offset_range.begin), 0
     scanner = shared_scanner(request.nameserver)
     with scanner.pull(
-        *(offset_range.queue, offset_range.begin, offset_range.end, request.subscription),
+        offset_range.queue,
+        offset_range.begin,
+        offset_range.end,
+        request.subscription,
         created_log_offset=offset_range.created_log_offset,
         retry_timeout_s=request.timeout_s,
     ) as pieces:
@@ -301,7 +306,9 @@ def _batches_of(
     while done < len(sizes):
         rows = slice(done, done + request.rows_max)
         built = build_rows(
-            *(piece.records, starts[rows], sizes[rows]),
+            piece.records,
+            starts[rows],
+            sizes[rows],
             broker_name=offset_range.queue.broker_name,
             columns=columns,
         )
