@@ -205,11 +205,9 @@ def archived_files(folder: str | Path) -> list[CommittedFile]:
         raise UsageError(
             f"folder={folder}: has no archive: there is no {file_sink_log.FOLDER} in it"
         )
-    return [
-        file
-        for name in file_sink_log.log_files(names)
-        for file in file_sink_log.files_of((log / name).read_text("utf-8"), name=str(log / name))
-    ]
+    return file_sink_log.committed_files(
+        names, lambda name: (log / name).read_text("utf-8"), location=str(log)
+    )
 
 
 def _few_files(spark: "SparkSession", file_bytes: int) -> "SparkSession":

@@ -7,7 +7,7 @@ over from batches that were interrupted.
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
@@ -56,6 +56,26 @@ def log_files(names: Iterable[str]) -> list[str]:
             if match[2] or batch not in found:
                 found[batch] = name
     return [found[batch] for batch in sorted(found) if batch >= compact]
+
+
+def committed_files(
+    names: Iterable[str], read: Callable[[str], str], *, location: str
+) -> list[CommittedFile]:
+    """Return the files of a folder that its log names.
+
+    Args:
+        names: Names of the log's files.
+        read: Returns the text of the log's file of a name.
+        location: Location of the log, for errors.
+
+    Raises:
+        JobFailed: The log cannot be read.
+    """
+    return [
+        file
+        for name in log_files(names)
+        for file in files_of(read(name), name=f"{location}/{name}")
+    ]
 
 
 def last_batch(names: Iterable[str]) -> int:

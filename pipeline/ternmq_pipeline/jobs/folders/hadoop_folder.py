@@ -77,15 +77,11 @@ class HadoopFolder:
 
     def committed(self) -> list[CommittedFile]:
         """Return the files that Spark's log says are in the folder."""
-        names = file_sink_log.log_files(self.names(file_sink_log.FOLDER))
-        return [
-            file
-            for name in names
-            for file in file_sink_log.files_of(
-                self.read(f"{file_sink_log.FOLDER}/{name}"),
-                name=f"{self.location}/{file_sink_log.FOLDER}/{name}",
-            )
-        ]
+        return file_sink_log.committed_files(
+            self.names(file_sink_log.FOLDER),
+            lambda name: self.read(f"{file_sink_log.FOLDER}/{name}"),
+            location=f"{self.location}/{file_sink_log.FOLDER}",
+        )
 
     def last_batch(self) -> int:
         """Return the number of the last batch that wrote to the folder, −1 when none did."""
