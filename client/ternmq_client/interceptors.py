@@ -120,18 +120,21 @@ class ConsumeEvent:
 
 
 class ConsumeInterceptor(Protocol):
-    """Sees every call of a push consumer's listener. Called on the loop, not in the listener's
-    thread. Each call costs its time once per listener call."""
+    """Interceptor of the calls of a push consumer's listener.
+
+    The methods run on the event loop, not in the listener's thread, once per listener call.
+    """
 
     def before_consume(self, event: ConsumeEvent) -> None:
-        """Learn what the listener is about to be handed. Raising changes nothing."""
+        """Observe a call before the listener gets the messages. Raising changes nothing."""
         ...
 
     def after_consume(self, event: ConsumeEvent) -> None:
-        """Learn how it ended, before anything is committed or sent back. Raising changes nothing.
+        """Observe the outcome of a call before its offset is committed. Raising changes nothing.
 
-        A call that took too long is told of when it ends, long after its messages were sent back.
-        Called once for each `before_consume`, unless the consumer was closed in between.
+        For a call that exceeded its timeout, the method runs when the call ends, long after its
+        messages were sent back. The method runs once for each `before_consume`, unless the consumer
+        was closed in between.
         """
         ...
 

@@ -92,8 +92,7 @@ class Journal:
         """Up to where all of a queue was finished or taken back; that stays so."""
 
     def check_commits(self) -> None:
-        """Assert that no offset was committed past a message that nobody has finished, unless its
-        broker has taken it back."""
+        """Assert that no offset passed an unfinished message that its broker has not taken back."""
         for name, broker in self.cluster.brokers.items():
             taken_back = {failed.message_id for failed in broker.groups.sent_back}
             for _, queue, offset in broker.groups.commits[self._checked[name] :]:

@@ -1,5 +1,4 @@
-"""Clients that are left while brokers hang, or while listeners go on: how long that takes, on
-virtual time, and what it says."""
+"""Clients that are closed while brokers hang or listeners run: duration and log lines."""
 
 import asyncio
 import gc

@@ -192,8 +192,11 @@ async def members_of(name: str) -> list[dict[str, Any]]:
 
 @contextlib.asynccontextmanager
 async def container_load() -> AsyncGenerator[ContainerLoad]:
-    """Give a load that has begun; leaving it ends the sends, waits for the readers, and checks
-    what they had and what all members have."""
+    """Run a load in the background.
+
+    The end of the block stops the sends, waits for the readers, and compares their messages with
+    those of all members.
+    """
     load = ContainerLoad(f"load-{secrets.token_hex(4)}")
     for name in BROKERS:
         async with connected_to_master(name) as client:

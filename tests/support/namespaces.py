@@ -60,7 +60,7 @@ class PrivateNetwork:
 
     @property
     def own_host(self) -> str:
-        """This process's address there."""
+        """Address of this process there."""
         return f"{self.network}.1"
 
     def add_machine(self, name: str) -> Machine:

@@ -1,5 +1,4 @@
-"""A streaming query into a topic as a process of its own, to be killed. Run as a module, it is that
-process.
+"""Streaming query into a topic, run as a module in a process that tests kill.
 
 It reads text files, one a batch, in two partitions, and stops when all are written. A row `wait`
 stops at the gate.

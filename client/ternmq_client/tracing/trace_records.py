@@ -61,10 +61,10 @@ class MessageSent:
     """Unique key of the message."""
 
     tags: str | None
-    """Its tag; None where it has none."""
+    """Tag of the message; None without one."""
 
     keys: str | None
-    """Its keys, separated by blanks; None where it has none."""
+    """Keys of the message, separated by blanks; None without keys."""
 
     store_host: str
     """`IP:PORT` of the broker."""
@@ -108,7 +108,7 @@ class ConsumeBegan:
     """Number of tries before."""
 
     keys: str | None
-    """Its keys, separated by blanks; None where it has none."""
+    """Keys of the message, separated by blanks; None without keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ class ConsumeEnded:
     """True when the message is finished."""
 
     keys: str | None
-    """Its keys, separated by blanks; None where it has none."""
+    """Keys of the message, separated by blanks; None without keys."""
 
     code: int
     """0 success, 1 time out, 2 exception, 3 no answer, 4 to be tried again."""
@@ -160,10 +160,10 @@ class TransactionEnded:
     """Unique key of the message."""
 
     tags: str | None
-    """Its tag; None where it has none."""
+    """Tag of the message; None without one."""
 
     keys: str | None
-    """Its keys, separated by blanks; None where it has none."""
+    """Keys of the message, separated by blanks; None without keys."""
 
     store_host: str
     """`IP:PORT` of the broker."""

@@ -301,8 +301,7 @@ class Batcher:
                 return
 
     def _take_singles(self, batch: ProducerBatch, waiting: deque[PendingSend]) -> None:
-        """Move `waiting` into `batch` as far as they fit. `_take_one` again and again, only faster:
-        every single message goes this way."""
+        """Move `waiting` sends into `batch` as far as they fit: `_take_one` in one fast loop."""
         singles, total = batch.singles, batch.record_bytes
         while waiting:
             pending = waiting[0]

@@ -187,9 +187,11 @@ class MessageSender:
         deadline_ms: int,
         ticket: Ticket | None = None,
     ) -> bool:
-        """Hand `message` to its link; False when that must wait: for a route, for its turn, for
-        room, or until its body is compressed. `ticket` is its own in the queue of its topic, if
-        it has one already."""
+        """Pass `message` to its link; return False when it must wait.
+
+        A message waits for a route, for its turn, for buffer space, or for its compression.
+        `ticket` is the message's place in the order of its topic, once it has one.
+        """
         try:
             publish_info = self._publish_infos.get(message.topic)
         except TypeError:  # such as a list: `submit` says what a topic is

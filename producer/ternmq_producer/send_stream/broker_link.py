@@ -1,6 +1,8 @@
-"""Link to one broker: one stream, opened when there is something to send, opened again after it
-broke. The `Batcher` decides when which messages are sent; `decide_retry` decides what follows on a
-failure."""
+"""Link to one broker: one stream, opened for the first message and again after it broke.
+
+The `Batcher` decides which messages are sent and when; `decide_retry` decides the step after a
+failure.
+"""
 
 import asyncio
 import logging
@@ -109,7 +111,7 @@ class LinkOwner(Protocol):
 
 
 class BrokerLink:
-    """Everything that goes to one broker. Owned by its producer; one task runs `run`.
+    """Link of a producer to one broker. Owned by its producer; one task runs `run`.
 
     Attributes:
         broker_name: The broker.

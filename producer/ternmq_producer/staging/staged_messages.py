@@ -36,9 +36,9 @@ class StagedMessage(NamedTuple):
 
     broker_name: str
     topic: str
-    """That it is meant for."""
+    """Topic of the message once it is committed."""
     transaction: PhysicalOffset
-    """Its offset in its broker's log: the transaction's name there."""
+    """Offset of the half message in its broker's log, which identifies the transaction there."""
     message_id: str
 
 

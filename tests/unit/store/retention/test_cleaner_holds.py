@@ -1,5 +1,4 @@
-"""Files that retention leaves: young ones, those with undelivered messages, and when the clock was
-set."""
+"""Files that retention leaves: young ones, with undelivered messages, after a set clock."""
 
 import errno
 import logging
