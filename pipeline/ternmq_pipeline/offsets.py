@@ -162,7 +162,7 @@ def _topics(
 
 
 def _are_names(stores: object) -> bool:
-    """Tell whether it is the name of each broker's store."""
+    """Return whether `stores` maps names of brokers to names of stores."""
     if not isinstance(stores, dict):
         return False
     return all(isinstance(name, str) for name in cast("dict[str, Any]", stores).values())

@@ -29,7 +29,7 @@ def main_module() -> str:
 
 
 def short_errors(called_by_spark: ClassT) -> ClassT:
-    """Let every public method of a class, and the iterators that they return, fail in one line.
+    """Hide the traceback of a TernError in public methods and the iterators they return.
 
     Methods of its bases are theirs: decorate each class.
     """

@@ -29,7 +29,7 @@ class BlockingClusterReader(BlockingClient[ClusterReader]):
     measure = blocking(ClusterReader.measure)
 
     def commit(self, group: str, offsets: Offsets) -> None:
-        """Tell brokers how far `group` is; see `GroupCommits.commit`."""
+        """Commit `offsets` for `group`; see `GroupCommits.commit`."""
         commits = self._commits.get(group)
         if commits is None:
             commits = self._commits[group] = GroupCommits(self._client, group)

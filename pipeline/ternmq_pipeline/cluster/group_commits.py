@@ -1,4 +1,4 @@
-"""Telling brokers how far a group is that no member reads for."""
+"""Commits of the offsets of a group without members."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ class GroupCommits:
         """Version of each offset: how often it was set from outside. Commits carry it."""
 
     async def commit(self, offsets: Offsets) -> None:
-        """Tell every broker the offsets of its queues.
+        """Commit offsets at the brokers of their queues.
 
         What a broker refuses is logged: a higher offset is kept, or the queue is gone.
 
@@ -108,7 +108,7 @@ class GroupCommits:
         }
 
     def _is_outdated(self, queue: MessageQueue, why: groups.QueueOffset) -> bool:
-        """Tell whether the group was reset since; a commit that knows of it is taken."""
+        """Return whether the group was reset since; a commit with the new version succeeds."""
         moved = why.status.code == ResponseCode.PULL_OFFSET_MOVED
         if not moved or why.version <= self._versions[queue]:
             return False

@@ -44,7 +44,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 UNDER_WAY_MAX: Final = 32
-"""Most questions to brokers at a time."""
+"""Most concurrent requests to brokers."""
 
 
 class _Answer(NamedTuple):
@@ -60,7 +60,7 @@ class _Answer(NamedTuple):
 
 
 class ClusterReader(Lifecycle):
-    """Asks NameServers and brokers, between `async with` and its end.
+    """Reader of the topics, queues and offsets of a cluster, open inside `async with`.
 
     A question that nobody answers is asked again, see `ternmq_client.retry_timeout`.
 
@@ -195,7 +195,7 @@ class ClusterReader(Lifecycle):
         return await self._again(lambda: self._measure(asked))
 
     async def find_brokers(self, topics: Iterable[str]) -> None:
-        """Have it known where the brokers of `topics` are, so that `ask` finds them.
+        """Look up the routes of `topics`, so that `ask` finds their brokers.
 
         Raises:
             TransportError: No NameServer answers.

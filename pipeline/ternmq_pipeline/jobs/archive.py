@@ -38,7 +38,7 @@ BATCH_ROWS: Final = 1_000_000
 """The most messages of one micro-batch: a run that is killed loses the work on no more."""
 
 FILE_BYTES: Final = 128 << 20
-"""The size that files are to have: many readers want 100 MB or more."""
+"""Default target size of a file: many readers want 100 MB or more."""
 
 FILE_BYTES_MAX: Final = 1 << 40
 
@@ -97,7 +97,7 @@ class Archived:
     """Duration of the run."""
 
     is_stopped: bool
-    """It was interrupted; the next run goes on there."""
+    """The run was interrupted; the next run resumes from the checkpoint."""
 
 
 def archive(
@@ -247,7 +247,7 @@ def _source(topics: Sequence[str], pattern: str, batch_rows: int) -> dict[str, s
 
 
 def _claim(to: HadoopFolder, checkpoint: HadoopFolder, topics: Sequence[str], pattern: str) -> None:
-    """Make sure that folder and checkpoint belong together, or that both are new.
+    """Check that folder and checkpoint belong together, or that both are new.
 
     Spark itself would take a log without its checkpoint for batches that it has done, and lose
     what it reads.

@@ -33,7 +33,7 @@ def ask(
     *,
     retry_timeout_s: float = 0.0,
 ) -> T:
-    """Return what `question` finds out. Ctrl-C and SIGTERM end it by KeyboardInterrupt.
+    """Return the result of `question`. Ctrl-C and SIGTERM raise KeyboardInterrupt.
 
     Args:
         nameserver: `HOST:PORT`; several separated by commas.
@@ -63,7 +63,7 @@ def ask(
 
 
 def retry_option(retry_timeout_s: float) -> dict[str, str]:
-    """Return how long a job goes on while services are away, as option of source and sink.
+    """Return the option `retryTimeout` of source and sink.
 
     Raises:
         UsageError: It is out of bounds.
@@ -75,7 +75,7 @@ def retry_option(retry_timeout_s: float) -> dict[str, str]:
 
 
 def check_topics(nameserver: str, topics: Sequence[str], *, retry_timeout_s: float) -> None:
-    """Make sure that a NameServer answers and that topics exist. Asks as `ask` does.
+    """Check that a NameServer answers and that topics exist. Repeats as `ask` does.
 
     Raises:
         IllegalName: A name cannot be a topic's.
@@ -97,7 +97,7 @@ def check_topics(nameserver: str, topics: Sequence[str], *, retry_timeout_s: flo
 
 
 def mean_record_bytes(source: Mapping[str, str]) -> int:
-    """Return how long records are in the log on average: the newest ones, up to 1,000 of a queue.
+    """Return the mean length of the newest records, up to 1,000 of each queue, in bytes.
 
     0 = there is none, or a broker does not tell.
 
@@ -127,7 +127,7 @@ def mean_record_bytes(source: Mapping[str, str]) -> int:
 
 
 def resume_offsets(nameserver: str, topic: str, committed: str, *, retry_timeout_s: float) -> str:
-    """Return where a stream goes on in each queue of its topic, as the source's startingOffsets.
+    """Return the next offset of each queue of a topic, as the option startingOffsets.
 
     Args:
         nameserver: Of the cluster that has it.

@@ -45,7 +45,7 @@ def message_columns(fields: Mapping[str, str]) -> list[str]:
 
 
 def origin_topic() -> str:
-    """Return where a dead letter was sent to first; null when nothing says it."""
+    """Return the expression for the first topic of a dead letter; null when unknown."""
     told = (f"nullif(properties[{text(name)}], '')" for name in ORIGIN_TOPICS)
     return f"coalesce({', '.join(told)})"
 
@@ -72,7 +72,7 @@ def text(value: str) -> str:
 
 
 def _check(fields: Mapping[str, str], name: str, types: Collection[str]) -> bool:
-    """Tell whether a column is there."""
+    """Return whether a column exists, after a check of its type."""
     if name not in fields:
         return False
     if fields[name] not in types:

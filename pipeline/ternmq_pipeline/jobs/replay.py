@@ -196,7 +196,7 @@ def _stream(session: "SparkSession", source: ReplaySource, batch_rows: int) -> "
 
 
 def _largest(files: "DataFrame") -> int:
-    """Return how many rows the largest file has. Spark reads no column for that."""
+    """Return the number of rows of the largest file. Spark reads no column for that."""
     from pyspark.sql import functions
 
     counts = files.groupBy(functions.input_file_name()).count()
@@ -243,7 +243,7 @@ def _source_options(source: ReplaySource) -> dict[str, str]:
 
 
 def _in_order(frame: "DataFrame") -> "DataFrame":
-    """Let each queue's rows be sent in the order that they had there, where rows tell it."""
+    """Return the rows sorted by queue and offset, where they have these columns."""
     if not all(name in frame.columns for name in _QUEUE_ORDER):
         return frame
     return frame.repartition(*_QUEUE_ORDER[:-1]).sortWithinPartitions(*_QUEUE_ORDER)

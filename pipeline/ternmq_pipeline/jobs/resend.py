@@ -38,7 +38,7 @@ class ResendResult:
 
     seconds: float
     is_stopped: bool
-    """It was interrupted, and goes on where it is when it is started again."""
+    """The run was interrupted; the next run resumes from the checkpoint."""
 
 
 def filter_rows(frame: "DataFrame", where: str) -> "DataFrame":
@@ -114,14 +114,14 @@ def count_rows(frame: "DataFrame") -> dict[str | None, int]:
 
 
 def resend_result(totals: RunTotals, seconds: float) -> ResendResult:
-    """Return what a run has sent."""
+    """Return the result of a run."""
     left = totals.observed.get(LEFT, 0)
     rows = totals.observed.get(ROWS, 0) - left
     return ResendResult(rows, left, totals.batches, {}, seconds, totals.is_stopped)
 
 
 def dry_run_result(counts: Mapping[str | None, int], seconds: float) -> ResendResult:
-    """Return what a run would send."""
+    """Return the result of a dry run."""
     topics = {topic: counts[topic] for topic in sorted(filter(None, counts))}
     return ResendResult(
         sum(topics.values()), counts.get(None, 0), 0, topics, seconds, is_stopped=False

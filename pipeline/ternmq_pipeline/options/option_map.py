@@ -21,7 +21,7 @@ VALUE_CHARACTERS_MAX: Final = 8 << 20
 
 RETRY_TIMEOUT_S_MIN: Final = 1.0
 RETRY_TIMEOUT_S_MAX: Final = 86_400.0
-"""Bounds of how long source and sink go on asking a cluster that gives no answer."""
+"""Greatest value of `retryTimeout`, s."""
 
 _NOW_RETRY_TIMEOUT: Final = f"is {RETRY_TIMEOUT} now, which holds for all that a query asks"
 RENAMED: Final[Mapping[str, str]] = dict.fromkeys(
@@ -36,7 +36,7 @@ RENAMED: Final[Mapping[str, str]] = dict.fromkeys(
     ),
     _NOW_RETRY_TIMEOUT,
 )
-"""Names that it had before, and those that users of Kafka know."""
+"""Former names of `retryTimeout`, and names of Kafka's options, with the rule to quote."""
 
 COUNT_MAX: Final = (1 << 63) - 1
 
@@ -117,7 +117,7 @@ class OptionMap:
         return text
 
     def boolean(self, name: str, default: bool) -> bool:
-        """Return what an option says: `true` or `false`, in any case."""
+        """Return the value of a boolean option: `true` or `false`, in any case."""
         text = self.text(name)
         if text is None:
             return default
@@ -153,7 +153,7 @@ class OptionMap:
         return seconds
 
     def retry_timeout_s(self) -> float:
-        """Return what the option `retryTimeout` says, in seconds."""
+        """Return the value of the option `retryTimeout`, s."""
         least, most = RETRY_TIMEOUT_S_MIN, RETRY_TIMEOUT_S_MAX
         return self.seconds(RETRY_TIMEOUT, RETRY_TIMEOUT_S, minimum=least, maximum=most)
 
@@ -211,7 +211,7 @@ class OptionMap:
 
 
 def is_of_spark(name: str) -> bool:
-    """Tell whether Spark itself adds an option, which is passed over."""
+    """Return whether Spark itself adds an option of this name; such options are ignored."""
     lower = name.lower()
     return lower in _OF_SPARK or lower.startswith(_INTERNAL_PREFIXES)
 
@@ -226,7 +226,6 @@ def _checked_value(name: str, value: object) -> str:
 
 
 def _unknown(name: str, names: Mapping[str, str], hints: Mapping[str, str]) -> str:
-    """Return what to tell of an option that does not exist."""
     lower = name.lower()
     told = f"option {shown(name)!r}: there is no such option"
     if lower in hints:

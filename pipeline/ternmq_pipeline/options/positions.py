@@ -56,7 +56,7 @@ class TimeStrategy(Enum):
 
 STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-"""Each before what it goes before."""
+"""Options of a position, in descending order of precedence."""
 
 
 def starting_position(option_map: OptionMap, *, streaming: bool | None) -> Position:

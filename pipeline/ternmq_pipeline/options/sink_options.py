@@ -25,10 +25,10 @@ class WriteOptions:
     """Topic of every row, whatever its column topic says. None = each row must name one."""
 
     staging_timeout_s: int = STAGING_TIMEOUT_S
-    """Time that brokers keep staged rows before they roll them back by themselves."""
+    """Time after which brokers roll staged rows back, s."""
 
     retry_timeout_s: float = RETRY_TIMEOUT_S
-    """Time that tasks and commits go on while a NameServer or broker is away."""
+    """Time without an answer after which tasks and commits fail, s."""
 
     request_timeout_s: float = 3.0
     producer_group: str = PRODUCER_GROUP

@@ -96,7 +96,7 @@ class TriggerLimits:
     bytes_max: int | None = None
     offsets_min: int | None = None
     delay_max_ms: int = 15 * 60_000
-    """Time that a batch waits for `offsets_min`."""
+    """Time that a batch waits for `offsets_min` messages, ms."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,7 +105,7 @@ class ReadOptions:
 
     nameservers: tuple[str, ...]
     topics: TopicChoice | None
-    """None = all user topics, of a store's directory alone."""
+    """Topics to read. None, with a store's directory alone: all user topics."""
 
     store: str | None = None
     """A store's directory, to be read without a broker."""
@@ -124,25 +124,31 @@ class ReadOptions:
     starting_strategy: TimeStrategy = TimeStrategy.ERROR
     fail_on_data_loss: bool = True
     limits: TriggerLimits = TriggerLimits()
+    """Limits of one batch of a stream."""
+
     partitions_min: int | None = None
     partition_records_max: int | None = None
     filter: Expression | None = None
     commit_group: str = ""
+    """Consumer group whose offsets are committed; "" = none."""
+
     commit_mode: CommitMode = CommitMode.NONE
     pushdown: PushdownMode = PushdownMode.NEVER
     arrow: bool = True
-    """False: rows are handed to Spark as tuples, to compare."""
+    """Rows are handed to Spark as Arrow batches; False: as tuples, for comparisons."""
 
     scan: ScanMode = ScanMode.AUTO
     batch_rows_max: int = 10_000
+    """Most rows of one Arrow batch."""
+
     retry_timeout_s: float = RETRY_TIMEOUT_S
-    """Time that plans and tasks go on while a NameServer or broker is away, getting no further."""
+    """Time without progress after which plans and tasks fail, s."""
 
     request_timeout_s: float = 3.0
 
     @property
     def nameserver(self) -> str:
-        """All NameServers in one text."""
+        """Addresses of the NameServers, separated by semicolons."""
         return ";".join(self.nameservers)
 
 

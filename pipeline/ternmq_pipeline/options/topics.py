@@ -40,7 +40,7 @@ class SubscribePattern:
     pattern: str
 
     def matches(self, topic: str) -> bool:
-        """Tell whether the whole of `topic` matches."""
+        """Return whether the pattern matches the full name `topic`."""
         return re.fullmatch(self.pattern, topic) is not None
 
 
@@ -63,7 +63,7 @@ TopicChoice: TypeAlias = Subscribe | SubscribePattern | Assign
 def topic_choice(
     option_map: OptionMap, *, needed: bool, include_system: bool
 ) -> TopicChoice | None:
-    """Return what is read, None when no option says it.
+    """Return the topics or queues to read, None when no option names any.
 
     Args:
         option_map: The options.

@@ -51,11 +51,11 @@ class TriggerState:
     """End of a stream that reads what was available when it began. None = it does not end."""
 
     all_available: bool = False
-    """This batch reads all there is, whatever the limits."""
+    """The batch reads all available messages and ignores the limits."""
 
 
 def targets_of(snapshot: ClusterSnapshot) -> dict[MessageQueue, QueueOffset]:
-    """Return what all queues have now: where a stream ends that reads what is available now."""
+    """Return the present end of each queue: the targets of a stream that ends there."""
     return {queue: there.end for queue, there in snapshot.ranges.items()}
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ternmq_consumer.offsets.offset_lookup import QueueRange
 
 TOLD_MAX: Final = 10
-"""Most queues that one error tells of."""
+"""Most queues that one error lists."""
 
 
 class QueueLoss(NamedTuple):
@@ -59,11 +59,11 @@ class DataLossCheck:
         self._found: list[QueueLoss] = []
 
     def add(self, queue: MessageQueue, reason: str) -> None:
-        """Note a loss."""
+        """Record a loss."""
         self._found.append(QueueLoss(queue, reason))
 
     def warnings(self) -> list[str]:
-        """Return what to warn of.
+        """Return a warning for each loss.
 
         Raises:
             DataLost: Something was lost, and that is an error.
@@ -123,7 +123,7 @@ class ReplacedQueues(NamedTuple):
     """Queues whose offsets are those of a store or of a topic that their broker does not have."""
 
     queues: frozenset[MessageQueue]
-    """Nothing of what they have now was read."""
+    """Queues of which no present message was read."""
 
     warnings: list[str]
 
@@ -171,7 +171,7 @@ def replaced(
 def resume_offset(
     queue: MessageQueue, wanted: QueueOffset, snapshot: ClusterSnapshot, losses: DataLossCheck
 ) -> QueueOffset | None:
-    """Return where reading of `queue` goes on that was to go on at `wanted`.
+    """Return the next offset to read of `queue`, whose planned next offset is `wanted`.
 
     A queue that ends before that is read from its first message when that is message 0, since it
     is a new one then; else nothing tells which messages are new, and it is read from its end.

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 _MARGIN_SHARE: Final = 10
 _MARGIN_S: Final = 30
 _ROWS_A_SECOND: Final = 5_000
-"""Least number that one broker ends, also when it has much else to do."""
+"""Least rate at which a busy broker ends rows, rows/s."""
 
 
 class BatchNotCommitted(TernError):
@@ -35,9 +35,9 @@ class BatchHalfCommitted(TernError):
     """A commit failed in the middle: part of the batch is visible, the rest may never be.
 
     Attributes:
-        batch: Which one.
-        unconfirmed: How many rows nobody has confirmed.
-        rows: How many there are.
+        batch: Identity of the batch.
+        unconfirmed: Number of rows without a confirmed commit.
+        rows: Number of rows of the batch.
     """
 
     fault = Fault.BROKER
@@ -56,7 +56,7 @@ class BatchHalfCommitted(TernError):
 
 
 def margin_s(immunity_s: int, rows: int, timeout_s: float) -> float:
-    """Return how long before the end of their immunity half messages are no longer committed.
+    """Return the time before the end of their immunity at which commits are refused, s.
 
     They could otherwise be rolled back while the commit runs.
 

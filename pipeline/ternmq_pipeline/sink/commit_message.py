@@ -27,7 +27,7 @@ class StagedPartition:
     """The producer group that it was staged under."""
 
     immunity_s: int
-    """After so many seconds the broker rolls it back."""
+    """Time after which the broker rolls the messages back, s."""
 
     began_at_ms: int
     """Time when the first of it was staged, or a moment before: the task's wall time."""
@@ -36,7 +36,7 @@ class StagedPartition:
 
 
 def encode_part(staged: StagedPartition) -> bytes:
-    """Return the bytes that tell of a part."""
+    """Return a commit message for the messages that a task staged."""
     part = staged.part
     description = {
         "query": part.of.query,
@@ -52,7 +52,7 @@ def encode_part(staged: StagedPartition) -> bytes:
 
 
 def decode_part(data: bytes) -> StagedPartition:
-    """Return what `data` tells of.
+    """Return the staged partition that a commit message describes.
 
     Raises:
         UsageError: It is no such message, or one of another version of this package.

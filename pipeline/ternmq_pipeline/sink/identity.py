@@ -17,7 +17,7 @@ BATCH: Final = "SPARK_BATCH"
 
 PARTITION: Final = "SPARK_PARTITION"
 ROW: Final = "SPARK_ROW"
-"""Its place in the partition, from 0."""
+"""Position of the row in its partition, from 0."""
 
 ATTEMPT: Final = "SPARK_ATTEMPT"
 """The attempt at the partition: random, so it differs also after a driver's restart."""
@@ -27,7 +27,7 @@ NAMES: Final = frozenset({QUERY, BATCH, PARTITION, ATTEMPT, ROW})
 
 @dataclass(frozen=True, slots=True)
 class BatchIdentity:
-    """One batch: what is decided as a whole."""
+    """Identity of a batch, which is committed or aborted atomically."""
 
     query: str
     """Printable ASCII without blanks and slashes."""

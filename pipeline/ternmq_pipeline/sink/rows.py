@@ -34,7 +34,7 @@ _PROPERTIES_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 1024
 
 @dataclass(frozen=True, slots=True)
 class RowReader:
-    """Makes the messages of one partition.
+    """Reader of rows that builds the messages of one partition.
 
     Args:
         layout: Where the columns are.

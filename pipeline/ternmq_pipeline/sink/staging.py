@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 CHUNK_ROWS: Final = 8192
 CHUNK_BYTES: Final = 16 << 20
-"""Most that is staged at once: so much lies in memory twice."""
+"""Most bytes that are staged at once; that many lie in memory twice."""
 
 ROLL_BACK_S: Final = 10.0
 """Time that a task goes on trying to roll back. What remains, its broker rolls back when its
@@ -40,7 +40,7 @@ class Stager(Protocol):
     def states(
         self, staged: Sequence[StagedMessage], *, timeout_s: float
     ) -> list[TransactionState]:
-        """Tell what became of each."""
+        """Return the transaction state of each message."""
         ...
 
     def end(

@@ -21,7 +21,7 @@ PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 def batch_reader(options: ReadOptions, schema: "StructType") -> DataSourceReader:
-    """Return what plans and reads a batch.
+    """Return the reader of a batch.
 
     Raises:
         UsageError: The schema asks for a column that does not exist; it is named.
@@ -38,7 +38,7 @@ def batch_reader(options: ReadOptions, schema: "StructType") -> DataSourceReader
 
 
 def spark_pushes() -> bool:
-    """Tell whether this process plans for a session that hands conditions in.
+    """Return whether this process plans for a session with filter pushdown.
 
     There is no session in Spark's planning processes, but each runs one program only. A reader that
     takes conditions while the setting is off would be refused.
@@ -75,7 +75,7 @@ class BatchReader(DataSourceReader):
     def read(
         self, partition: InputPartition
     ) -> "Iterator[pa.RecordBatch] | Iterator[tuple[Any, ...]]":
-        """Give the rows of a partition. See `PartitionReader.read`."""
+        """Return the rows of a partition. See `PartitionReader.read`."""
         return self._reader.read(partition)
 
 
@@ -84,7 +84,7 @@ class PushdownBatchReader(BatchReader):
     """A `BatchReader` for sessions that let a source apply conditions."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take what conditions can be applied here, and return those that Spark must test."""
+        """Apply the conditions that the read can, and return those that Spark must test."""
         has_own = self._options.filter is not None
         self._pushed, left = push_filters(filters, self._options.view, has_own_filter=has_own)
         self._reader = PartitionReader(self._options, self._schema, self._pushed.rows)

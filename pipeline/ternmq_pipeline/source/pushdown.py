@@ -78,7 +78,7 @@ class QueuePredicate:
     operand: Any
 
     def passes(self, queue: MessageQueue) -> bool:
-        """Tell whether the condition holds for the rows of `queue`."""
+        """Return whether the condition holds for the rows of `queue`."""
         _, value_of = _QUEUE_COLUMNS[self.view][self.column]
         return self.holds(value_of(queue), self.operand)
 
@@ -88,7 +88,7 @@ class PushedFilters:
     """Conditions of a query that a read applies to the ranges that its options name."""
 
     predicates: tuple[QueuePredicate, ...] = ()
-    """Queues that are wanted pass all of them."""
+    """Predicates that a queue must pass to be read."""
 
     first: int = 0
     """The lowest offset that is wanted, of any queue."""

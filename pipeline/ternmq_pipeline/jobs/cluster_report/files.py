@@ -72,14 +72,14 @@ def write_tables(report: ClusterReport, folder: Path) -> list[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, over an older one, so that whoever reads it sees one of them whole."""
+    """Replace a text file atomically: readers see the old text or the new one."""
     with _replaced(path) as beside:
         beside.write_text(text, encoding="utf-8")
 
 
 @contextmanager
 def _replaced(path: Path) -> Generator[Path]:
-    """Give a file beside `path`, which takes its place when nothing was raised."""
+    """Yield a temporary file that replaces `path` when the block raises nothing."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield beside

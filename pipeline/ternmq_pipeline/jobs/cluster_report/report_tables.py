@@ -14,7 +14,7 @@ class TopicRow:
     topic: str
     queues: int
     messages: int
-    """All that can still be read."""
+    """Number of messages that can still be read."""
 
     bytes: int | None
     """Size of their records; None = a broker does not measure."""
@@ -68,7 +68,7 @@ class MemberRow:
     client_id: str
     address: str
     queues: int | None
-    """None, here and below = it does not answer."""
+    """Number of its queues. None, in any column: the consumer does not answer."""
 
     in_hand: int | None
     """Messages read and not finished."""
@@ -79,7 +79,7 @@ class MemberRow:
     timed_out: int | None
     last_consumed_at_ms: int | None
     is_slow: bool
-    """It holds messages of a queue of which none came or was finished for so long."""
+    """The consumer holds messages of a queue without progress for `slow_after_ms`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class ClusterReport:
     """Hours that `traffic` goes back."""
 
     slow_after_ms: int
-    """From which lag in time on a group counts as slow."""
+    """Lag in time from which a group counts as slow, ms."""
 
     brokers: Sequence[str]
     topics: Sequence[TopicRow]
@@ -140,7 +140,7 @@ TABLES: Final[dict[str, type[Row]]] = {
 
 
 def rows_of(report: ClusterReport, table: str) -> Sequence[Row]:
-    """Return one of `TABLES`."""
+    """Return the rows of the table named `table`, a key of `TABLES`."""
     rows: Sequence[Row] = getattr(report, table)
     return rows
 

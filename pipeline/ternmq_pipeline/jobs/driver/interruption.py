@@ -19,9 +19,9 @@ class Interruption:
 
 @contextmanager
 def interruptions() -> Generator[Interruption]:
-    """Note the first Ctrl-C or SIGTERM inside the block; a second one ends the job at once.
+    """Record the first Ctrl-C or SIGTERM inside the block; a second one ends the job at once.
 
-    In another thread than the main one nobody is told of signals.
+    A thread other than the main one receives no signals.
     """
     noted = Interruption()
 
@@ -36,9 +36,9 @@ def interruptions() -> Generator[Interruption]:
 
 @contextmanager
 def ended_by_signals() -> Generator[None]:
-    """Let a first Ctrl-C or SIGTERM end the block at once, by KeyboardInterrupt.
+    """Raise KeyboardInterrupt at the first Ctrl-C or SIGTERM inside the block.
 
-    So it still puts away what it has made. In another thread than the main one nothing changes.
+    The block can still clean up. In a thread other than the main one nothing changes.
     """
     with _signals_to(_end):
         yield
@@ -46,7 +46,7 @@ def ended_by_signals() -> Generator[None]:
 
 @contextmanager
 def signals_put_off() -> Generator[None]:
-    """Let Ctrl-C and SIGTERM wait for the end of the block: KeyboardInterrupt is raised there.
+    """Postpone Ctrl-C and SIGTERM: KeyboardInterrupt is raised at the end of the block.
 
     For what does not last long, and would leave something behind.
     """

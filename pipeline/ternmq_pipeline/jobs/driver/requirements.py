@@ -11,7 +11,7 @@ from ternmq_model.version import install_command
 
 
 def need(what: str, *packages: str) -> None:
-    """Make sure that packages of the extra are installed.
+    """Check that packages of the extra are installed.
 
     Args:
         what: Who needs them, as the user called it.
@@ -26,7 +26,7 @@ def need(what: str, *packages: str) -> None:
 
 
 def need_java(what: str, environment: Mapping[str, str]) -> None:
-    """Make sure that Spark will find a Java.
+    """Check that Spark will find a Java.
 
     Args:
         what: Who needs it.

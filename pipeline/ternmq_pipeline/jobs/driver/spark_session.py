@@ -47,7 +47,7 @@ def spark_session(
     settings: Mapping[str, str] | None = None,
     spark: "SparkSession | None" = None,
 ) -> "Generator[SparkSession]":
-    """Give a session, which ends with the block, with its JVM and all its files.
+    """Yield a session of Spark; the end of the block removes it, its JVM and its files.
 
     What Spark prints goes to a file that is shown, its last lines, when Spark does not start. What
     its Python workers wait for is logged here.
@@ -145,7 +145,7 @@ def _is_stopped(spark: "SparkSession") -> bool:
 
 @contextmanager
 def _active(spark: "SparkSession") -> Generator[None]:
-    """Let a session be the thread's active one inside the block."""
+    """Make a session the active one of the thread inside the block."""
     known = _sessions_of(spark)
     before = known.getActiveSession()
     set_active_session(spark)
@@ -165,7 +165,7 @@ def _sessions_of(spark: "SparkSession") -> Any:
 
 
 def has_jvm(gateway: object | None, environment: Mapping[str, str]) -> bool:
-    """Tell whether there is a JVM that is not ours to end.
+    """Return whether a JVM runs that this process must not end.
 
     Args:
         gateway: PySpark's way to the one that it has started; None = none.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 Observe = Callable[[BatchProgress], None]
-"""Is told of each micro-batch that is done."""
+"""Callback for each completed micro-batch."""
 
 _LOOK_S: Final = 0.5
 _LOOK_WHEN_STOPPING_S: Final = 0.02
@@ -24,12 +24,12 @@ class RunTotals:
 
     batches: int = 0
     last_batch: int = -1
-    """Its number."""
+    """Number of the last micro-batch; -1 = none."""
 
     rows_in: int = 0
     observed: dict[str, int] = field(default_factory=dict[str, int])
     is_stopped: bool = False
-    """It was interrupted, and goes on where it is when it is started again."""
+    """The run was interrupted; the next run resumes from the checkpoint."""
 
     def add(self, one: BatchProgress) -> None:
         """Count a micro-batch."""
@@ -102,7 +102,7 @@ class _Watch:
         self.totals = RunTotals()
 
     def look(self) -> None:
-        """Take what is new."""
+        """Count the micro-batches completed since the last call."""
         newest = _newest(self._query)
         if newest == self._newest:
             return  # to ask for all that is told takes a second

@@ -46,7 +46,7 @@ def claim(checkpoint: HadoopFolder, job: Mapping[str, object]) -> bool:
 
 @contextmanager
 def exclusive_run(checkpoint: HadoopFolder) -> Generator[None]:
-    """Let no other run go on with a job's checkpoint inside the block.
+    """Lock a job's checkpoint against other runs inside the block.
 
     Spark would let two of them do the batch that neither has committed, each for itself. Only on
     disks can this be seen; nobody locks folders elsewhere.
@@ -88,7 +88,7 @@ def _said(value: object) -> str:
 
 
 def committed_offsets(checkpoint: HadoopFolder) -> str:
-    """Return up to where a checkpoint's query has read its one source, as the source wrote it.
+    """Return the offsets at which the last committed batch ended, as the source wrote them.
 
     Empty: no batch is committed.
 

@@ -1,4 +1,4 @@
-"""Reading a store's directory without a broker. Nothing in it is changed.
+"""Readers of a store's directory, without a broker. They change nothing in it.
 
 A broker may use the directory meanwhile: what it has dispatched to its queues when the read is
 planned is read.
@@ -83,7 +83,7 @@ class OfflineReader(DataSourceReader):
     def read(
         self, partition: InputPartition
     ) -> Iterator[pa.RecordBatch] | Iterator[tuple[Any, ...]]:
-        """Give the rows of a part, in the order of the log.
+        """Return the rows of a part, in the order of the log.
 
         Raises:
             StoreError: A record is damaged, or was deleted since the planning.
@@ -154,7 +154,7 @@ class PushdownOfflineReader(OfflineReader):
     """An `OfflineReader` for sessions that let a source apply conditions."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take what conditions can be applied here, and return those that Spark must test."""
+        """Apply the conditions that the read can, and return those that Spark must test."""
         if self._options.raw:
             # Its records lie in no queue, and may be of topics whose tags' codes are times.
             return filters

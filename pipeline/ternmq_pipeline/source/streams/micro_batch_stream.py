@@ -63,7 +63,7 @@ class StreamCluster(Protocol):
         ...
 
     def commit(self, group: str, offsets: Offsets) -> None:
-        """Tell the brokers how far `group` is."""
+        """Commit `offsets` for `group` at the brokers."""
         ...
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class BatchLimit:
     """Limits that Spark's engine itself sets a batch."""
 
     all_available: bool = False
-    """All there is, whatever the options say."""
+    """Read all available messages and ignore the options' limits."""
 
     offsets_max: int | None = None
     bytes_max: int | None = None
@@ -173,7 +173,7 @@ class MicroBatchStream:
         return self._latest
 
     def aim_at_present(self) -> None:
-        """Let this run end where the queues end now.
+        """Set the present ends of the queues as the targets of this run.
 
         Raises:
             TernError: The cluster does not answer, or a topic is missing.
@@ -256,7 +256,7 @@ class MicroBatchStream:
         )
 
     def _aim_at_those_that_were_away(self, begin: Offsets, snapshot: ClusterSnapshot) -> None:
-        """Let a run that ends read known queues too whose broker was not seen when it began."""
+        """Add targets for known queues whose broker was away when a run with targets began."""
         if self._targets is not None:
             ends = targets_of(snapshot)
             known = {queue: ends[queue] for queue in begin if queue in ends}

@@ -66,7 +66,7 @@ class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._opened().latest()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Let the run end where the queues end now."""
+        """Set the present ends of the queues as the targets of the run."""
         self._opened().aim_at_present()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -79,11 +79,11 @@ class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(
         self, partition: InputPartition
     ) -> "Iterator[pa.RecordBatch] | Iterator[tuple[Any, ...]]":
-        """Give the rows of a partition, in a worker. See `PartitionReader.read`."""
+        """Return the rows of a partition, in a worker. See `PartitionReader.read`."""
         return self._reader.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Hear that the batches up to `end` are done: one batch late, and never of a run's last."""
+        """Commit the completed batches up to `end`. Spark omits the last batch of a run."""
         self._opened().done(end)
 
     def stop(self) -> None:

@@ -21,7 +21,7 @@ class StreamLag:
 
     @property
     def total(self) -> int:
-        """All queues together."""
+        """Lag of all queues together, in messages."""
         return sum(self.queues.values())
 
     def metrics(self) -> dict[str, float]:

@@ -34,7 +34,7 @@ class StreamReport:
     """Spark's id of the query, the same after a restart from its checkpoint."""
 
     query_name: str
-    """"" when the query has none."""
+    """Name of the query; "" = none."""
 
     batch: int
     """Spark's number of the batch, from 0."""
@@ -43,7 +43,7 @@ class StreamReport:
     """End of the batch: the next message of each queue."""
 
     behind: StreamLag | None
-    """None after a batch that was repeated because the run before did not finish it."""
+    """Lag at the end of the batch. None for a batch that is repeated after a restart."""
 
 
 class OffsetCommitter(Protocol):
@@ -91,10 +91,10 @@ class StreamListener(StreamingQueryListener):
         self._committer = committer
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Hear that a query started, which says nothing yet."""
+        """Ignore the start of a query."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Hear that a query ended; its last batch was told before."""
+        """Ignore the end of a query: the report of its last batch came before."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Report and commit what the batch says of each of our sources."""

@@ -96,7 +96,7 @@ def fetch_request(
 
 
 def fetch_range(offset_range: OffsetRange, request: FetchRequest) -> Iterator[pa.RecordBatch]:
-    """Give the rows of a range, each once and in order, whatever its broker goes through.
+    """Yield the rows of a range, each once and in order, despite failures of its broker.
 
     Raises:
         DataLost: Messages of it are no longer there, and `request` does not put up with that.
@@ -262,7 +262,7 @@ def _pulled(offset_range: OffsetRange, request: FetchRequest) -> Iterator[Fetche
 
 
 def joined(pieces: Iterable[PulledBatch], rows_max: int) -> Iterator[PulledBatch]:
-    """Give small pieces as fewer large ones: a batch costs much, a row of it little.
+    """Yield pieces joined to larger ones: a batch costs much, a row of it little.
 
     Args:
         pieces: Of one range, in their order.

@@ -51,7 +51,7 @@ class PartitionReader:
     def read(
         self, partition: InputPartition
     ) -> "Iterator[pa.RecordBatch] | Iterator[tuple[Any, ...]]":
-        """Give the rows of a partition: batches, or tuples when the options say so.
+        """Return the rows of a partition: Arrow batches, or tuples if `arrow` is false.
 
         Connections belong to the process, so that its next task finds them open. Closing the
         iterator ends the reading.

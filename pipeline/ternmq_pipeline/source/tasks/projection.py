@@ -23,7 +23,7 @@ ArrowArray: TypeAlias = Any
 
 _arrow: Any = pa
 _compute: Any = pyarrow.compute
-"""Both take and give more than their types tell."""
+"""Untyped views: pyarrow's stubs cover a part of its functions."""
 
 
 class BatchProjection:
@@ -42,7 +42,7 @@ class BatchProjection:
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
-        """Those of our columns that are needed, in the order in which batches must bring them."""
+        """Columns of `View.TERNMQ` that batches must have, in their order."""
         if self._view is View.TERNMQ:
             return self._names
         needed = dict.fromkeys(source for name in self._names for source in _KAFKA_SOURCES[name])
@@ -148,7 +148,7 @@ _KAFKA_COLUMNS: Final[Mapping[str, Callable[[Any], ArrowArray]]] = {
 
 
 def tuples_of(batches: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
-    """Give the rows of batches as Python tuples, a map as a dict: to compare with batches."""
+    """Yield the rows of batches as Python tuples, a map as a dict."""
     for batch in batches:
         columns: list[list[Any]] = []
         for column in batch.columns:
