@@ -48,7 +48,7 @@ _OF_SPARK: Final = frozenset(
 _INTERNAL_PREFIXES: Final = ("__", "spark.")
 """Prefixes of names that only Spark gives."""
 
-_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _DURATION: Final = re.compile(
     r"(?P<number>[0-9]{1,15}(?:\.[0-9]{1,9})?) *(?P<unit>[a-z]*)", re.ASCII | re.IGNORECASE
 )
@@ -125,21 +125,21 @@ class OptionMap:
             raise ConfigError(name, shown(text), "must be true or false")
         return text.lower() == "true"
 
-    def whole(
+    def integer(
         self, name: str, default: int | None, *, minimum: int, maximum: int = COUNT_MAX
     ) -> int | None:
-        """Return an option's whole number."""
+        """Return the integer value of an option, `default` when it is not given."""
         text = self.text(name)
         if text is None:
             return default
         rule = f"must be a whole number from {minimum} to {maximum}"
-        if not _WHOLE.fullmatch(text) or not minimum <= int(text) <= maximum:
+        if not _INTEGER.fullmatch(text) or not minimum <= int(text) <= maximum:
             raise ConfigError(name, shown(text), rule)
         return int(text)
 
     def count(self, name: str, default: int, *, minimum: int, maximum: int = COUNT_MAX) -> int:
-        """Return an option's whole number, which has a default."""
-        number = self.whole(name, default, minimum=minimum, maximum=maximum)
+        """Return the integer value of an option that has a default."""
+        number = self.integer(name, default, minimum=minimum, maximum=maximum)
         assert number is not None, "the default is a number"
         return number
 

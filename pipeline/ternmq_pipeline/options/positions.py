@@ -96,7 +96,7 @@ def ending_position(option_map: OptionMap, *, streaming: bool | None) -> Positio
 def _position(option_map: OptionMap, names: tuple[str, str, str]) -> Position | None:
     """Return what options say, reading also those that another one goes before."""
     time_name, times_name, offsets_name = names
-    at_ms = option_map.whole(time_name, None, minimum=0)
+    at_ms = option_map.integer(time_name, None, minimum=0)
     times_text = option_map.text(times_name)
     times = times_text and read_numbers(times_text, option=times_name, minimum=0)
     offsets = _offsets(option_map, offsets_name)

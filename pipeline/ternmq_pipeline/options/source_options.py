@@ -266,8 +266,8 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
         ),
         fail_on_data_loss=option_map.boolean("failOnDataLoss", True),
         limits=_limits(option_map),
-        partitions_min=option_map.whole("minPartitions", None, minimum=1, maximum=100_000),
-        partition_records_max=option_map.whole("maxRecordsPerPartition", None, minimum=1),
+        partitions_min=option_map.integer("minPartitions", None, minimum=1, maximum=100_000),
+        partition_records_max=option_map.integer("maxRecordsPerPartition", None, minimum=1),
         filter=_filter(option_map),
         commit_group=group,
         commit_mode=mode,
@@ -350,9 +350,9 @@ def _refuse_other_topics(choice: TopicChoice | None, position: Position, kind: s
 
 def _limits(option_map: OptionMap) -> TriggerLimits:
     limits = TriggerLimits(
-        offsets_max=option_map.whole("maxOffsetsPerTrigger", None, minimum=1),
-        bytes_max=option_map.whole("maxBytesPerTrigger", None, minimum=1),
-        offsets_min=option_map.whole("minOffsetsPerTrigger", None, minimum=1),
+        offsets_max=option_map.integer("maxOffsetsPerTrigger", None, minimum=1),
+        bytes_max=option_map.integer("maxBytesPerTrigger", None, minimum=1),
+        offsets_min=option_map.integer("minOffsetsPerTrigger", None, minimum=1),
         delay_max_ms=option_map.milliseconds(
             "maxTriggerDelay", 15 * 60_000, minimum=0, maximum=365 * 86_400_000
         ),

@@ -20,7 +20,7 @@ SHARDING_KEY: Final = "shardingKey"
 DELAY: Final = "delay"
 
 _STRING: Final = "string"
-_WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
+_INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 
 TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     BODY: ("binary", _STRING),
@@ -29,7 +29,7 @@ TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     KEYS: ("array<string>", _STRING),
     PROPERTIES: ("map<string,string>",),
     SHARDING_KEY: (_STRING,),
-    DELAY: (*_WHOLE, "timestamp"),
+    DELAY: (*_INTEGERS, "timestamp"),
 }
 """The columns, in the order in which they are documented, and the types each may have."""
 

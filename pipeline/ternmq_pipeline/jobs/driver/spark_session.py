@@ -175,15 +175,11 @@ def has_jvm(gateway: object | None, environment: Mapping[str, str]) -> bool:
 
 
 def _settings(master: str, folder: Path, others: Mapping[str, str]) -> dict[str, str]:
-    found = {"spark.master": master, **_QUIET, **(_LOOPBACK if _is_local(master) else {})}
+    found = {"spark.master": master, **_QUIET, **(_LOOPBACK if master.startswith("local") else {})}
     found["spark.local.dir"] = str(folder)
     found["spark.sql.warehouse.dir"] = str(folder / "warehouse")
     found["spark.driver.extraJavaOptions"] = f"-Djava.io.tmpdir={folder}"
     return {**found, **others}
-
-
-def _is_local(master: str) -> bool:
-    return master.startswith("local")
 
 
 def _start_jvm(context: Any, settings: Mapping[str, str], log: Path) -> None:

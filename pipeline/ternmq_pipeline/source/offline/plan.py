@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from ternmq_consumer.offsets.offset_lookup import QueueRange
-from ternmq_model.errors import ConfigError, UsageError
+from ternmq_model.errors import ConfigError
 from ternmq_model.names import is_system_topic
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -200,8 +200,3 @@ def _cut(part: LogFilePartition, pieces: int) -> list[LogFilePartition]:
         if kept:
             found.append(part._replace(ranges=tuple(kept)))
     return found
-
-
-def refuse_no_store(path: str, error: Exception) -> UsageError:
-    """Return the error that tells that the option `store` names no store."""
-    return UsageError(f"store: {path!r} cannot be read as a store: {error}")

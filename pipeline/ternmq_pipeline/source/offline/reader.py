@@ -13,16 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from ternmq_model.errors import StoreError
+from ternmq_model.errors import StoreError, UsageError
 from ternmq_model.subscription import Subscription, parse_subscription
 from ternmq_pipeline.options import ReadOptions
 from ternmq_pipeline.short_errors import short_errors
-from ternmq_pipeline.source.offline.plan import (
-    check_offline,
-    plan_parts,
-    refuse_no_store,
-    times_ms,
-)
+from ternmq_pipeline.source.offline.plan import check_offline, plan_parts, times_ms
 from ternmq_pipeline.source.pushdown import PushedFilters, RowFilter, push_filters
 from ternmq_pipeline.source.schema import required_columns
 from ternmq_pipeline.source.tasks.partition_reader import rows_of_a_batch
@@ -99,7 +94,7 @@ class OfflineReader(DataSourceReader):
         try:
             return StoreDirectory(RealFileSystem(), Path(path))
         except (OSError, StoreError) as error:
-            raise refuse_no_store(path, error) from None
+            raise UsageError(f"store: {path!r} cannot be read as a store: {error}") from None
 
     def _batches(self, part: LogFilePartition | RawFilePartition) -> Iterator[pa.RecordBatch]:
         projection = BatchProjection(self._options.view, self._names, self._schema)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -118,13 +119,6 @@ def _timestamp_type(batch: Any) -> ArrowArray:
     return _arrow.array(np.full(batch.num_rows, LOG_APPEND_TIME, np.int32))
 
 
-def _as_it_is(source: str) -> Callable[[Any], ArrowArray]:
-    def column(batch: Any) -> ArrowArray:
-        return batch.column(source)
-
-    return column
-
-
 _KAFKA_SOURCES: Final[Mapping[str, tuple[str, ...]]] = {
     "key": ("keys",),
     "value": ("body",),
@@ -137,11 +131,11 @@ _KAFKA_SOURCES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _KAFKA_COLUMNS: Final[Mapping[str, Callable[[Any], ArrowArray]]] = {
     "key": _key,
-    "value": _as_it_is("body"),
-    "topic": _as_it_is("topic"),
+    "value": methodcaller("column", "body"),
+    "topic": methodcaller("column", "topic"),
     "partition": _partition,
-    "offset": _as_it_is("queueOffset"),
-    "timestamp": _as_it_is("storeTimestamp"),
+    "offset": methodcaller("column", "queueOffset"),
+    "timestamp": methodcaller("column", "storeTimestamp"),
     "timestampType": _timestamp_type,
     "headers": _headers,
 }

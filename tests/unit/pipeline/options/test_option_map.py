@@ -64,14 +64,14 @@ def test_non_text_value_is_refused(value: object) -> None:
 )
 def test_number_out_of_range_is_refused_by_name(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        option_map(someOption=text).whole("someOption", None, minimum=0, maximum=1 << 40)
+        option_map(someOption=text).integer("someOption", None, minimum=0, maximum=1 << 40)
     assert str(caught.value).startswith("someOption=")
     assert len(str(caught.value)) < 300
 
 
 def test_number_within_its_range_is_accepted() -> None:
-    assert option_map(someOption="+7").whole("someOption", None, minimum=7, maximum=7) == 7
-    assert option_map().whole("someOption", 3, minimum=0) == 3
+    assert option_map(someOption="+7").integer("someOption", None, minimum=7, maximum=7) == 7
+    assert option_map().integer("someOption", 3, minimum=0) == 3
 
 
 @pytest.mark.parametrize(
