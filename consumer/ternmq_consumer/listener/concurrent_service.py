@@ -59,7 +59,7 @@ class ConcurrentConsumeService:
         self._running: dict[ConsumeRequest, None] = {}  # in order: runs must repeat
 
     def begin(self, request: ConsumeRequest) -> None:
-        """Learn that a worker has taken `request`."""
+        """Record that a worker has taken `request`."""
         request.began_at_ms = self._clock.monotonic_ms()
         self._running[request] = None
 
@@ -80,11 +80,11 @@ class ConcurrentConsumeService:
             self._dispatcher.report(request, request.failed, request.error)
         self._give_back(request, request.failed, request.levels)
 
-    async def look(self) -> bool:
-        """Give up the calls that take too long. The step of a job.
+    async def check_timeouts(self) -> bool:
+        """Give up listener calls that exceed the timeout. The step of a job.
 
-        A call counts from when its message was first seen in the listener's hands: looks that come
-        often make that exact.
+        The time of a call starts at the first check that sees its message at the listener, so
+        frequent checks make it exact.
         """
         now_ms = self._clock.monotonic_ms()
         for request in list(self._running):
@@ -98,7 +98,6 @@ class ConcurrentConsumeService:
         return False
 
     def _give_up(self, request: ConsumeRequest) -> None:
-        """Have done with a call, whatever it may still do."""
         # In this order: the worker writes the index first and asks then.
         request.is_over = True
         index, failed, levels = request.index, list(request.failed), list(request.levels)

@@ -12,16 +12,12 @@ from ternmq_consumer.listener.consume_request import ConsumeRequest
 
 
 class ConsumeService(Protocol):
-    """Ends hand-outs by their outcomes. Used by the consumer's workers."""
+    """Service that ends hand-outs by their outcomes. Used by the consumer's workers."""
 
     def begin(self, request: ConsumeRequest) -> None:
-        """Learn that a worker has taken `request`."""
+        """Record that a worker has taken `request`."""
         ...
 
     def take(self, request: ConsumeRequest) -> None:
-        """End `request`, which the worker is done with."""
-        ...
-
-    async def look(self) -> bool:
-        """Look for calls that take too long. The step of a job."""
+        """End `request` after its listener call."""
         ...

@@ -23,7 +23,7 @@ UNLIMITED: Final = -1
 
 
 def is_dead(message: StoredMessage, level: int, retries_max: int) -> bool:
-    """Tell whether a message that has just failed is a dead letter. Pure.
+    """Return whether a message that has just failed is a dead letter. Pure.
 
     Args:
         message: With the attempts that were made before this one.
@@ -71,12 +71,8 @@ class OrderlyConsumeService:
         self._tries = ReconsumeTimes()
 
     def begin(self, request: ConsumeRequest) -> None:
-        """Learn that a worker has taken `request`: an orderly call may take as long as it likes."""
+        """Set the reconsume times of the messages. An orderly call has no time limit."""
         self._tries.apply(request.assigned.queue, request.handout.messages)
-
-    async def look(self) -> bool:
-        """Do nothing. See `begin`."""
-        return False
 
     def take(self, request: ConsumeRequest) -> None:
         """End `request`, which the worker is done with. See `ConsumeService`."""

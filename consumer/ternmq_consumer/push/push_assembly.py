@@ -111,7 +111,7 @@ async def traced(
 
 
 def is_broadcasting(config: PushConsumerConfig) -> bool:
-    """Tell whether every member takes every message."""
+    """Return whether every member takes every message."""
     return config.message_model is MessageModel.BROADCASTING
 
 
@@ -233,8 +233,8 @@ def look_for_retries(client: ClientInstance, group: str, broker_name: str) -> No
         client.ask_route_again(RETRY_PREFIX + group)
 
 
-def look_interval_s(config: PushConsumerConfig) -> float:
-    """Return how often to look for calls that take too long."""
+def timeout_check_interval_s(config: PushConsumerConfig) -> float:
+    """Return the interval between checks for listener calls that exceed the timeout, s."""
     return min(_LOOK_S_MAX, config.consume_timeout_s / _LOOKS_PER_TIMEOUT)
 
 
@@ -243,4 +243,4 @@ def _no_token(_queue: MessageQueue) -> int:
 
 
 def _ignore(_queue: MessageQueue, _token: int) -> None:
-    """Do nothing: what has no lock cannot lose it."""
+    pass  # a queue without a lock cannot lose it

@@ -12,6 +12,7 @@ from ternmq_client.instance import ClientInstance
 from ternmq_client.interceptors import ConsumeInterceptor, ConsumeInterceptors
 from ternmq_client.reply_message import ReplyingClient
 from ternmq_consumer.config import PushConsumerConfig
+from ternmq_consumer.listener.concurrent_service import ConcurrentConsumeService
 from ternmq_consumer.listener.consume_dispatcher import work_on
 from ternmq_consumer.listener.consume_service import ConsumeService
 from ternmq_consumer.listener.consumer_statistics import ConsumeCounters, ConsumerStatistics
@@ -31,8 +32,8 @@ from ternmq_consumer.push.push_assembly import (
     consume_service_of,
     is_broadcasting,
     locks_of,
-    look_interval_s,
     open_offsets,
+    timeout_check_interval_s,
     traced,
 )
 from ternmq_consumer.push.push_assignment import PushAssignment
@@ -395,12 +396,23 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
             if locks is None
             else [Job(name="renew-locks", interval_s=RENEW_INTERVAL_S, step=locks.renew)]
         )
+        timeout_jobs = (
+            [
+                Job(
+                    name="slow-calls",
+                    interval_s=timeout_check_interval_s(config),
+                    step=service.check_timeouts,
+                )
+            ]
+            if isinstance(service, ConcurrentConsumeService)
+            else []
+        )
         self._rebalancing = Job(
             name="rebalance", interval_s=config.rebalance_s, step=rebalancer.step
         )
         return JobRunner(
             *lock_jobs,
-            Job(name="slow-calls", interval_s=look_interval_s(config), step=service.look),
+            *timeout_jobs,
             self._rebalancing,
             Job(name="commit", interval_s=config.commit_s, step=self._commit_step),
             Job(name="renew-stale", interval_s=_STALE_INTERVAL_S, step=renew_stale),

@@ -133,7 +133,7 @@ async def look_for(scene: Scene, seconds: int) -> None:
     """Look every minute as long."""
     for _ in range(seconds // 60):
         await asyncio.sleep(60)
-        await scene.service.look()
+        await scene.service.check_timeouts()
 
 
 def test_hanging_call_is_abandoned_and_its_late_result_ignored() -> None:
