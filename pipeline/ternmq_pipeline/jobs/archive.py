@@ -82,19 +82,19 @@ class Archived:
     """Messages that were added."""
 
     batches: int
-    """Batches of the stream that were written."""
+    """Micro-batches that were written."""
 
     files: int
     """Files that were added."""
 
     bytes: int
-    """Size of those files."""
+    """Size of the added files."""
 
     topics: tuple[str, ...]
-    """Topics of the messages they hold, sorted."""
+    """Topics of the added messages, sorted."""
 
     seconds: float
-    """Duration of the run."""
+    """Duration of the run, s."""
 
     is_stopped: bool
     """The run was interrupted; the next run resumes from the checkpoint."""

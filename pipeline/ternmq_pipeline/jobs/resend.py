@@ -30,13 +30,17 @@ class ResendResult:
     """Messages that were sent."""
 
     left: int
-    """Rows that say no topic to send them to."""
+    """Rows without a topic, which are not sent."""
 
     batches: int
+    """Micro-batches that were sent."""
+
     topics: Mapping[str, int]
-    """Messages that would go to each topic, sorted, of a dry run. Else empty."""
+    """Messages of each topic, sorted, that a dry run counted. Empty after other runs."""
 
     seconds: float
+    """Duration of the run, s."""
+
     is_stopped: bool
     """The run was interrupted; the next run resumes from the checkpoint."""
 

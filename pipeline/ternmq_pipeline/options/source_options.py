@@ -93,8 +93,14 @@ class TriggerLimits:
     """Limits of one batch of a stream. None = no limit."""
 
     offsets_max: int | None = None
+    """Most messages of a batch."""
+
     bytes_max: int | None = None
+    """Most bytes of a batch, as records of the log."""
+
     offsets_min: int | None = None
+    """Least messages of a batch, for at most `delay_max_ms`."""
+
     delay_max_ms: int = 15 * 60_000
     """Time that a batch waits for `offsets_min` messages, ms."""
 

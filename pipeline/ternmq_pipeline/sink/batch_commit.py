@@ -1,7 +1,7 @@
-"""Commit and abort of a batch: the driver ends all that its tasks staged, or none of it.
+"""Commit and abort of a batch: the driver ends all messages that its tasks staged, or none.
 
-First every broker is asked whether every half message is still open. If one is not, nothing was
-ended yet, and nothing is: the batch fails as a whole. Only then the first is ended.
+Every broker is first asked for the states of all half messages. If one is no longer open, the batch
+fails before any message is committed. Otherwise all are committed.
 """
 
 import logging
@@ -134,9 +134,9 @@ def commit_parts(
 
 
 def abort_parts(parts: Sequence[StagedPartition | None], *, open_stager: OpenStager) -> None:
-    """Roll back what tasks told of, as far as the brokers answer. Never fails.
+    """Roll back the messages of a batch, as far as the brokers answer. Never fails.
 
-    What was committed before stays so.
+    Committed messages stay committed.
     """
     known = [part for part in parts if part is not None]
     staged = join([part.staged for part in known])

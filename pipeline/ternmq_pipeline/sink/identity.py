@@ -33,6 +33,7 @@ class BatchIdentity:
     """Printable ASCII without blanks and slashes."""
 
     batch: int
+    """Number of the micro-batch; 0 of a batch write."""
 
     def __post_init__(self) -> None:
         if not self.query or not self.query.isascii() or not self.query.isprintable():
@@ -42,18 +43,18 @@ class BatchIdentity:
 
     @property
     def staged_for(self) -> str:
-        """Text by which its half messages say what they wait for."""
+        """Name of the batch in the properties of its half messages."""
         return f"{self.query}/{self.batch}"
 
     @property
     def rollback_command(self) -> str:
-        """The command that rolls back what of it is still staged."""
+        """Command that rolls back the messages of the batch that are still staged."""
         return f"ternmq transaction rollback --query {self.query} --batch {self.batch}"
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionAttempt:
-    """One attempt at one partition of a batch: what a task stages."""
+    """One attempt of a task at one partition of a batch."""
 
     of: BatchIdentity
     partition: int
@@ -63,7 +64,7 @@ class PartitionAttempt:
         return f"partition {self.partition} of batch {self.of.batch}"
 
     def properties(self) -> dict[str, str]:
-        """Return what all its messages say; the row is to be added."""
+        """Return the properties of every message of the attempt, without `ROW`."""
         return {
             QUERY: self.of.query,
             BATCH: str(self.of.batch),

@@ -24,8 +24,8 @@ CHUNK_BYTES: Final = 16 << 20
 """Most bytes that are staged at once; that many lie in memory twice."""
 
 ROLL_BACK_S: Final = 10.0
-"""Time that a task goes on trying to roll back. What remains, its broker rolls back when its
-immunity is over."""
+"""Time after which a task gives up a rollback, s. Brokers roll the rest back when their immunity
+ends."""
 
 
 class Stager(Protocol):

@@ -10,9 +10,11 @@ from ternmq_pipeline.source.streams.stream_lag import offsets_behind
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """One micro-batch that is done."""
+    """Progress of one completed micro-batch."""
 
     batch: int
+    """Spark's number of the micro-batch, from 0."""
+
     rows_in: int
     """Rows that were read."""
 
@@ -20,11 +22,13 @@ class BatchProgress:
     """Rows that were written; None where Spark does not say."""
 
     rows_per_s: float
+    """Rows that were processed in a second, as Spark measures."""
+
     behind: int | None
-    """Messages of the cluster that were not read yet; None when it is not known."""
+    """Messages of the cluster that were not read yet; None when unknown."""
 
     observed: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Counts that the job itself makes in its rows, by name."""
+    """Counts that the job observes in its rows, by name."""
 
     def __str__(self) -> str:
         parts = [f"batch {self.batch}: {self.rows_in:,} rows", f"{self.rows_per_s:,.0f} rows/s"]
@@ -36,18 +40,18 @@ class BatchProgress:
 
 
 def batch_progress(
-    told: Mapping[str, Any], observed: Mapping[str, int] | None = None
+    document: Mapping[str, Any], observed: Mapping[str, int] | None = None
 ) -> BatchProgress:
-    """Return what one of Spark's progress documents says, and what the job counted."""
-    sources: Sequence[Mapping[str, Any]] = told.get("sources") or ()
+    """Return the progress of a micro-batch from a document of Spark and the job's counts."""
+    sources: Sequence[Mapping[str, Any]] = document.get("sources") or ()
     behind = [messages_behind(source) for source in sources]
-    sink: Mapping[str, int] = told.get("sink") or {}
+    sink: Mapping[str, int] = document.get("sink") or {}
     written = sink.get("numOutputRows", -1)
     return BatchProgress(
-        batch=told["batchId"],
-        rows_in=told["numInputRows"],
+        batch=document["batchId"],
+        rows_in=document["numInputRows"],
         rows_out=written if written >= 0 else None,
-        rows_per_s=told.get("processedRowsPerSecond") or 0.0,
+        rows_per_s=document.get("processedRowsPerSecond") or 0.0,
         behind=sum(count for count in behind if count is not None)
         if any(count is not None for count in behind)
         else None,
@@ -56,7 +60,7 @@ def batch_progress(
 
 
 def messages_behind(source: Mapping[str, Any]) -> int | None:
-    """Return how many messages one source has still to read; None when it does not say."""
+    """Return the lag of one source in messages; None when its document has no offsets."""
     told = (json.dumps(source.get(name)) for name in ("endOffset", "latestOffset"))
     behind = offsets_behind(*told)
     return None if behind is None else behind.total

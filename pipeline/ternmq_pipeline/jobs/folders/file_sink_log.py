@@ -1,4 +1,4 @@
-"""The log in which Spark keeps what of a folder is committed, `_spark_metadata`. Pure.
+"""Log of the committed files of a folder, which Spark writes: `_spark_metadata`. Pure.
 
 A batch's file, named by its number, has a line for each file that it added; one that ends with
 `.compact` has those of all batches up to it. Files of the folder that no line names are left
@@ -22,7 +22,7 @@ _VERSION: Final = "v1"
 
 @dataclass(frozen=True, slots=True)
 class CommittedFile:
-    """A file of the folder that belongs to it."""
+    """A committed file of a folder."""
 
     path: str
     """A URI."""
@@ -30,7 +30,7 @@ class CommittedFile:
     bytes: int
 
     def partition(self, column: str) -> str | None:
-        """Return its value of a column by which the folder is parted."""
+        """Return the file's value of a partition column, None without one."""
         for part in self.path.split("/"):
             name, equals, value = part.partition("=")
             if equals and name == column:
@@ -40,7 +40,7 @@ class CommittedFile:
 
 
 def log_files(names: Iterable[str]) -> list[str]:
-    """Return the files of the log that tell together all that is committed, in order.
+    """Return the files of the log that together list all committed files, in order.
 
     Args:
         names: Of the log's files; others are passed over.

@@ -18,6 +18,7 @@ class StreamLag:
     """Offsets between the position of a source and the end of each queue."""
 
     queues: Mapping[MessageQueue, int]
+    """Lag of each queue, in messages."""
 
     @property
     def total(self) -> int:
