@@ -71,8 +71,8 @@ class PushConsumerConfig:
     """Position at which a new group begins."""
 
     consume_at_ms: int | None = None
-    """With `ConsumeFrom.TIMESTAMP`: Unix milliseconds. None = 30 minutes before the consumer is
-    entered."""
+    """Start time for `ConsumeFrom.TIMESTAMP`, Unix milliseconds. None = 30 minutes before the
+    consumer is entered."""
 
     workers: int = 20
     """Listener calls that run at the same time, over all queues."""
@@ -82,56 +82,56 @@ class PushConsumerConfig:
     at once all the same.)"""
 
     message_model: MessageModel = MessageModel.CLUSTERING
-    """Members share the messages, or each has all of them."""
+    """Distribution of messages: shared among the members, or all messages to each member."""
 
     order_per_queue: bool = False
-    """Consume in order: the messages of one queue one call after the other, by offset, and by one
-    member of the group alone, which holds the queue's lock. A message that fails holds up its queue
-    for `suspend_s` and is tried again first. All members must say the same."""
+    """Orderly consumption: messages of a queue are handled one call after the other, by offset,
+    by the one member that holds the queue's lock. A failed message stops its queue for `suspend_s`
+    and is retried first. All members must use the same value."""
 
     retries_max: int = -1
-    """Retries of a message that failed before it is a dead letter. -1 = as the group's settings at
-    the broker say (16); without end when `order_per_queue`."""
+    """Retries of a failed message before it becomes a dead letter. -1 = the number in the group's
+    settings at the broker (16), or unlimited with `order_per_queue`."""
 
     consume_timeout_s: float = 900.0
-    """Time that a listener call may take: then its message is sent back, to come again after 10 s,
-    and what the call says later is of no interest. Not for orderly consumers."""
+    """Timeout of a listener call, s. Its message is then sent back for redelivery after 10 s, and
+    a later result of the call is ignored. Without effect on orderly consumers."""
 
     suspend_s: float = 1.0
-    """Rest of an orderly queue after a failure, 0.01 to 30 s."""
+    """Pause of an orderly queue after a failure, 0.01 to 30 s."""
 
     pull_threshold_messages: int = 1000
     """Most messages of one queue that are read ahead and not finished. (Four times as many bring a
     batch listener up to a tenth more messages a second.)"""
 
     pull_threshold_bytes: int = 100 << 20
-    """Most bytes of one queue that are read ahead and not finished; one record may go beyond. Of
-    large messages this is what a queue may take of this process's memory."""
+    """Most bytes of one queue that are read ahead and not finished; one record may exceed the
+    limit. With large messages, this bounds the memory for a queue."""
 
     span_max: int = 2000
-    """Reading a queue stops while it is further than this ahead of its lowest unfinished message.
-    Best twice the threshold in messages or more."""
+    """Largest distance between the read offset of a queue and its lowest unfinished message, in
+    offsets; reading pauses beyond. Best at least twice `pull_threshold_messages`."""
 
     retry_s: float = 5.0
-    """When a message that failed, and that its broker could not take back, is handed to the
-    listener again. One that was taken back comes when the broker says."""
+    """Pause before a failed message that its broker could not take back is handed to the listener
+    again, s. A message that the broker took back is redelivered by the broker's schedule."""
 
     rebalance_s: float = 20.0
-    """Interval at which the share of the queues is computed without a cause."""
+    """Interval at which the share of the queues is computed without a cause, s."""
 
     commit_s: float = 5.0
-    """Interval between commits of offsets."""
+    """Interval between commits of offsets, s."""
 
     take_over_wait_s: float = 0.5
-    """Wait of one of several members before it asks where to begin in a queue that is new to it:
-    whoever gives it away commits meanwhile. Less means more messages that come twice."""
+    """Wait of one of several members before it reads the committed offset of a queue that is new
+    to it, s. The previous owner commits meanwhile; a shorter wait means more duplicates."""
 
     drop_wait_s: float = 1.0
-    """Wait of a queue that goes to another member for running listener calls."""
+    """Longest wait for running listener calls before a queue goes to another member, s."""
 
     close_wait_s: float = 10.0
-    """Wait for running listener calls when the consumer is left. Messages of longer calls come
-    again, and those behind them in their queues."""
+    """Longest wait for running listener calls when the consumer is closed, s. Messages of longer
+    calls, and those behind them in their queues, are redelivered."""
 
     allocate: AllocationStrategy | str = "AVG"
     """Allocation of queues to members: `AVG`, `AVG_BY_CIRCLE`, `CONSISTENT_HASH`,
@@ -139,11 +139,11 @@ class PushConsumerConfig:
     must use the same."""
 
     offsets_kept: OffsetsKept = OffsetsKept.LOCALLY
-    """Keeper of the offsets of a member that broadcasts. Those of a shared group are at the
-    brokers."""
+    """Storage of the offsets of a broadcasting member. Offsets of a clustering group are stored at
+    the brokers."""
 
     offsets_folder: Path | None = None
-    """Under which folder a member that broadcasts keeps them; None = `~/.ternmq/offsets`."""
+    """Folder for the offsets of a broadcasting member; None = `~/.ternmq/offsets`."""
 
     def __post_init__(self) -> None:
         check_kinds("consumer", self)
@@ -183,38 +183,39 @@ class PullConsumerConfig:
     """
 
     consume_from: ConsumeFrom = ConsumeFrom.FIRST_OFFSET
-    """Position at which reading begins in a queue that was not sought and that the group, if any,
-    never consumed."""
+    """Start position in a queue without a seek and without a committed offset of the group."""
 
     consume_at_ms: int | None = None
-    """With `ConsumeFrom.TIMESTAMP`: Unix milliseconds. None = 30 minutes before the consumer is
-    entered."""
+    """Start time for `ConsumeFrom.TIMESTAMP`, Unix milliseconds. None = 30 minutes before the
+    consumer is entered."""
 
     pull_threshold_messages: int = 16_384
     """Most messages of one queue that are read ahead of `poll`."""
 
     pull_threshold_bytes: int = 8 << 20
-    """Most bytes of one queue that are read ahead of `poll`; one record may go beyond."""
+    """Most bytes of one queue that are read ahead of `poll`; one record may exceed the limit."""
 
     check_crc: bool = True
-    """Verify the checksum of every body."""
+    """Verification of the checksum of every body."""
 
     auto_commit: bool = False
-    """Commit by itself what earlier polls have returned: at a poll, when a queue goes to another
-    member, and on leaving. (RocketMQ: on.)"""
+    """Automatic commits of the messages that earlier polls returned: at a poll, when a queue goes
+    to another member, and on closing. (RocketMQ: on.)"""
 
     auto_commit_s: float = 5.0
-    """With `auto_commit`: how often at most a poll commits."""
+    """Shortest interval between commits by polls with `auto_commit`, s."""
 
     rebalance_s: float = 20.0
-    """When subscribed: how often the share of the queues is computed without a cause."""
+    """Interval at which a subscribed consumer computes its share of the queues without a cause,
+    s."""
 
     take_over_wait_s: float = 0.5
-    """When subscribed: how long one of several members waits before it asks where to begin in a
-    queue that is new to it: whoever gives it away commits meanwhile."""
+    """Wait of one of several subscribed members before it reads the committed offset of a queue
+    that is new to it, s. The previous owner commits meanwhile."""
 
     allocate: AllocationStrategy | str = "AVG"
-    """When subscribed: which queues are whose, as in `PushConsumerConfig`."""
+    """Allocation of queues to subscribed members; values as in `PushConsumerConfig.allocate`. All
+    members of a group must use the same."""
 
     def __post_init__(self) -> None:
         check_kinds("consumer", self)

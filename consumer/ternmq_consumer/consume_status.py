@@ -42,7 +42,7 @@ class ReconsumeLater:
     """
 
     delay_level: int = 0
-    """When to try again: 0 = later from one attempt to the next, 1 to 18 = after that delay level,
+    """Delay level of the retry: 0 = longer after each attempt, 1 to 18 = after that delay level,
     −1 = never, it is a dead letter. An orderly consumer knows 0 and −1; it takes others as 0."""
 
     finished: int = 0

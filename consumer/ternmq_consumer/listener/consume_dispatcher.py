@@ -62,7 +62,7 @@ class ConsumeDispatcher:
         """Requests of listener calls that have not returned, with the loop's time of each call."""
 
     def offer(self, assigned: AssignedQueue) -> None:
-        """Learn that messages of `assigned` wait, or may be handed out now."""
+        """Record that messages of `assigned` wait, or may be handed out now."""
         if not assigned.is_listed and assigned.in_hand.waiting:
             assigned.is_listed = True
             self._ready.append(assigned)
@@ -100,7 +100,7 @@ class ConsumeDispatcher:
             self.offer(request.assigned)
 
     def settle(self, request: ConsumeRequest, unfinished: Sequence[StoredMessage]) -> None:
-        """Note that a part of a hand-out is finished while the rest of it goes on."""
+        """Record that a part of a hand-out is finished while the rest of it goes on."""
         self._counters.finished(
             *request.assigned.settle(request.in_hand, request.handout, unfinished)
         )
@@ -111,7 +111,7 @@ class ConsumeDispatcher:
         self._plan(ConsumeRequest(request.assigned, request.in_hand, request.handout), after_s)
 
     def pass_on(self, request: ConsumeRequest, count: int) -> None:
-        """Let somebody else have what lies behind the first `count` messages of a hand-out."""
+        """Return the messages behind the first `count` of a hand-out to other workers."""
         parted = request.in_hand.part(request.handout, count)
         if parted is not None:
             rest = ConsumeRequest(request.assigned, request.in_hand, parted)

@@ -51,13 +51,13 @@ class ConsumeRequest:
     """Rest of an orderly queue; None = as the settings say."""
 
     began_at_ms: int = 0
-    """When the message at `seen_index` was handed over, or seen there first; monotonic."""
+    """Time at which the message at `seen_index` was handed over, or first seen; monotonic, ms."""
 
     seen_index: int = 0
 
     @property
     def is_dropped(self) -> bool:
-        """The queue is somebody else's by now."""
+        """Loss of the queue: another member owns the queue by now."""
         return self.in_hand.dropped
 
     @property
@@ -74,6 +74,6 @@ class ConsumeRequest:
         return [*self.failed, *self.unreached] if self.unreached else self.failed
 
     def fail(self, message: StoredMessage, level: int) -> None:
-        """Note that the listener wants `message` again."""
+        """Record that the listener failed `message`."""
         self.failed.append(message)
         self.levels.append(level)

@@ -69,7 +69,7 @@ class ConsumeCounters:
         self._timed_out += messages
 
     def sample(self, now_ms: int) -> None:
-        """Keep the present totals for the rates. Called once a second."""
+        """Store the present totals for the rates. Called once a second."""
         self._samples.append((now_ms, self._messages, self._record_bytes))
 
     def statistics(

@@ -145,7 +145,7 @@ def _call_plain(listener: Listener, request: ConsumeRequest, *, in_order: bool) 
 
 
 def _take_answer(request: ConsumeRequest, message: StoredMessage, result: ListenerResult) -> bool:
-    """Note what a listener said of one message; return whether it is finished."""
+    """Record the listener's answer for one message; return whether it is finished."""
     later = LATER if result.error is not None else reconsume_later_of(result.answer)
     if later is None:
         return True
@@ -156,7 +156,7 @@ def _take_answer(request: ConsumeRequest, message: StoredMessage, result: Listen
 
 
 def _take_batch_answer(request: ConsumeRequest, result: ListenerResult) -> None:
-    """Note what a listener said of all messages of `request`."""
+    """Record the listener's answer for all messages of `request`."""
     later = LATER if result.error is not None else reconsume_later_of(result.answer)
     if later is None:
         return

@@ -25,7 +25,7 @@ class ReconsumeTimes:
         self._tried: dict[MessageQueue, dict[str, _ReconsumedMessage]] = {}
 
     def apply(self, queue: MessageQueue, messages: list[StoredMessage]) -> None:
-        """Have messages that were read anew tell of the tries before.
+        """Set the earlier attempts on messages that were read again.
 
         Args:
             queue: Theirs.
@@ -48,7 +48,7 @@ class ReconsumeTimes:
         messages: Sequence[StoredMessage],
         unfinished: Sequence[StoredMessage],
     ) -> None:
-        """Take note of what a worker left unfinished of its `messages`, and forget the others."""
+        """Record the unfinished ones of a worker's `messages`, and forget the others."""
         tried = self._tried.setdefault(queue, {})
         if tried:
             for message in messages:

@@ -173,7 +173,7 @@ class LocalOffsetStore:
     def begin(
         self, queue: MessageQueue, offset: QueueOffset, committed: QueueOffset | None
     ) -> None:
-        """Keep `queue` from now on. See `OffsetStore`."""
+        """Add `queue` to the store. See `OffsetStore`."""
         self._owned.add(queue)
         if offset != committed:
             self._put(queue, offset)
@@ -183,13 +183,13 @@ class LocalOffsetStore:
         return queue in self._begun
 
     def update(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        """Note that everything below `offset` is finished. A lower one is passed over."""
+        """Record that everything below `offset` is finished. A lower offset is ignored."""
         noted = self._kept.get(queue)
         if queue in self._owned and (noted is None or offset > noted.offset):
             self._put(queue, offset)
 
     def restart(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        """Note that the queue goes on at `offset`, even if that is lower than before."""
+        """Record that the queue continues at `offset`, even if that is lower than before."""
         if queue in self._owned:
             self._put(queue, offset)
             self._is_moved = True
@@ -199,7 +199,7 @@ class LocalOffsetStore:
         return False
 
     def forget(self, queues: Iterable[MessageQueue]) -> None:
-        """Take no more notes of these. What was noted stays: they may come again."""
+        """Stop recording offsets of these queues. Recorded offsets stay for their return."""
         self._owned.difference_update(queues)
 
     def gone(self, queue: MessageQueue) -> None:

@@ -1,4 +1,4 @@
-"""Look-up of the offsets at which queues begin, end, or stood at a time, at their brokers."""
+"""Queries to brokers for the first and last offsets of queues, and for offsets by time."""
 
 import asyncio
 from collections.abc import Iterable, Mapping

@@ -38,7 +38,7 @@ class OffsetStore(Protocol):
     def begin(
         self, queue: MessageQueue, offset: QueueOffset, committed: QueueOffset | None
     ) -> None:
-        """Keep `queue` from now on: consuming begins at `offset`, and `committed` is kept."""
+        """Add `queue`: consuming begins at `offset`, and `committed` is stored."""
         ...
 
     def has_begun(self, queue: MessageQueue) -> bool:
@@ -46,19 +46,19 @@ class OffsetStore(Protocol):
         ...
 
     def update(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        """Note that everything below `offset` is finished. A lower one is passed over."""
+        """Record that everything below `offset` is finished. A lower offset is ignored."""
         ...
 
     def restart(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        """Note that the queue goes on at `offset`, even if that is lower than before."""
+        """Record that the queue continues at `offset`, even if that is lower than before."""
         ...
 
     def reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> bool:
-        """Learn that somebody else has set the offset of `queue`; return whether that is new."""
+        """Apply an offset of `queue` that another client set; return whether that is new."""
         ...
 
     def forget(self, queues: Iterable[MessageQueue]) -> None:
-        """Keep these no more, committed or not."""
+        """Remove these queues, committed or not."""
         ...
 
     def gone(self, queue: MessageQueue) -> None:

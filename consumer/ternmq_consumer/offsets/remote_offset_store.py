@@ -124,7 +124,7 @@ class RemoteOffsetStore:
     def begin(
         self, queue: MessageQueue, offset: QueueOffset, committed: QueueOffset | None
     ) -> None:
-        """Keep `queue` from now on.
+        """Add `queue` to the store.
 
         Args:
             queue: Not kept yet.
@@ -156,7 +156,7 @@ class RemoteOffsetStore:
         return None if progress is None else progress.offset
 
     def update(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        """Note that everything below `offset` is finished. A lower one than before is passed over.
+        """Record that everything below `offset` is finished. A lower offset is ignored.
 
         Queues that are not kept are passed over as well.
         """
@@ -165,7 +165,7 @@ class RemoteOffsetStore:
             progress.offset = offset
 
     def restart(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        """Note that the queue goes on at `offset`, even if that is lower than before.
+        """Record that the queue continues at `offset`, even if that is lower than before.
 
         The next commit is forced and raises the version, so that no commit of before it, which may
         still be under way, undoes it.
@@ -176,7 +176,7 @@ class RemoteOffsetStore:
             progress.seeks += 1
 
     def reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> bool:
-        """Learn that somebody else has set the group's offset of `queue`.
+        """Apply the group's offset of `queue` that another client set.
 
         Returns:
             Whether that is new: the queue is kept, under an older version. It is at `offset` now.
@@ -195,7 +195,7 @@ class RemoteOffsetStore:
         return True
 
     def place(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        """Note that the queue is at `offset`, whether that is higher or lower than before."""
+        """Record that the queue is at `offset`, whether that is higher or lower than before."""
         progress = self._progress.get(queue)
         if progress is not None and offset < progress.offset:
             self.restart(queue, offset)
@@ -203,7 +203,7 @@ class RemoteOffsetStore:
             self.update(queue, offset)
 
     async def look_for_resets(self, broker_name: str) -> None:
-        """Take over what was set at a broker while it could not tell us.
+        """Apply offsets that were set at a broker while it had no Session to this client.
 
         A broker that does not answer is passed over: the refusal of a later commit says it too.
         """
@@ -220,7 +220,7 @@ class RemoteOffsetStore:
                     self._on_reset(queue, told.offset)
 
     def tell_again(self, broker_name: str) -> None:
-        """Have the next commit tell everything: the broker may not know what it was told last.
+        """Send all offsets with the next commit: the broker may have lost the last ones.
 
         Another member took its place, or it lost power.
         """
@@ -229,7 +229,7 @@ class RemoteOffsetStore:
                 progress.committed = None
 
     def forget(self, queues: Iterable[MessageQueue]) -> None:
-        """Keep these no more, committed or not."""
+        """Remove these queues, committed or not."""
         for queue in queues:
             self._progress.pop(queue, None)
 
@@ -238,7 +238,7 @@ class RemoteOffsetStore:
         self.forget([queue])
 
     async def commit(self, queues: Iterable[MessageQueue] | None = None) -> bool:
-        """Tell the brokers every offset that they do not have yet.
+        """Send the brokers every offset that they do not have yet.
 
         A broker that does not answer, or refuses an offset, is logged, and what it does not have
         is tried again by the next call. Cancelling leaves open which offsets were taken; none is
@@ -265,7 +265,7 @@ class RemoteOffsetStore:
         return all(task.result() for task in answered)
 
     async def _commit_at(self, broker_name: str, queues: Collection[MessageQueue]) -> bool:
-        """Tell one broker what it does not have of `queues`; what was sought goes by itself."""
+        """Send one broker its missing offsets of `queues`; sought offsets go separately."""
         async with self._committing.setdefault(broker_name, asyncio.Lock()):
             is_done = True
             for is_forced in (True, False):
@@ -331,7 +331,7 @@ class RemoteOffsetStore:
     def _note_refusal(
         self, queue: MessageQueue, commit: _OffsetCommit, refused: groups.QueueOffset
     ) -> None:
-        """Keep what the broker keeps, and log why unless that was the reason before."""
+        """Retain the broker's offset, and log the reason unless it is the previous one."""
         progress, status = commit.progress, refused.status
         if commit.token and status.code == ResponseCode.NO_PERMISSION:
             self._on_fenced(queue, commit.token)

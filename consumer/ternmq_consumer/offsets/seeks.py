@@ -123,7 +123,7 @@ class Seeks(Generic[T]):
         return seek
 
     def supersede(self, queue: MessageQueue) -> None:
-        """Let seeks of `queue` that are under way come to nothing."""
+        """Cancel the seeks of `queue` that are under way."""
         self._newest.pop(queue, None)
 
     async def settled(self) -> None:

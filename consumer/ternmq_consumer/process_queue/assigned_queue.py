@@ -110,7 +110,7 @@ class AssignedQueue:
             self._pulled.close()
 
     def is_busy(self) -> bool:
-        """Tell whether somebody works on messages of the queue."""
+        """Return whether a worker has messages of the queue."""
         return self.in_hand.running > 0 or bool(self._draining)
 
     async def idle(self) -> None:
@@ -155,13 +155,13 @@ class AssignedQueue:
         handout: Handout[StoredMessage],
         unfinished: Sequence[StoredMessage],
     ) -> tuple[int, int]:
-        """Note that a part of a hand-out is finished, as `ProcessQueue.settle` does."""
+        """Record that a part of a hand-out is finished, as `ProcessQueue.settle` does."""
         done = in_hand.settle(handout, unfinished)
         self._release(in_hand, *done)
         return done
 
     def on_records(self, pulled: messages.PulledRecords) -> None:
-        """Take records. See `PullReceiver`."""
+        """Add records to the queue. See `PullReceiver`."""
         next_offset = QueueOffset(pulled.next_offset)
         if not pulled.record_sizes:
             self.in_hand.add([], 0, next_offset)
@@ -213,7 +213,7 @@ class AssignedQueue:
         self._on_refused(error)
 
     def on_gone(self, error: RefusedError) -> None:
-        """Have nothing of the queue handed over any more. See `PullReceiver`."""
+        """Stop handing out messages of the queue. See `PullReceiver`."""
         self.stop()
         self._on_gone(self)
 

@@ -21,7 +21,7 @@ class QueuedMessage(Protocol):
 
     @property
     def queue_offset(self) -> QueueOffset:
-        """Its place in the queue."""
+        """Offset in the queue."""
         ...
 
     @property
@@ -106,7 +106,7 @@ class ProcessQueue(Generic[M]):
         return self.next_offset - self.commit_offset
 
     def add(self, messages: list[M], record_bytes: int, next_offset: QueueOffset) -> None:
-        """Take in a batch that was read.
+        """Add a batch that was read.
 
         Args:
             messages: Those that are wanted, by offset, all at `self.next_offset` or later. Kept.
@@ -179,7 +179,7 @@ class ProcessQueue(Generic[M]):
         return self.settle(handout, unfinished)
 
     def settle(self, handout: Handout[M], unfinished: Sequence[M]) -> tuple[int, int]:
-        """Note that a part of a hand-out is finished while the rest of it goes on.
+        """Record that a part of a hand-out is finished while the rest of it goes on.
 
         Args and result are those of `finish`.
         """

@@ -39,7 +39,7 @@ _NO_TOKEN: Final = 0
 
 
 def is_trusted(asked_at_ms: int, now_ms: int) -> bool:
-    """Tell whether a listener call may begin now under a lock that was asked for then."""
+    """Return whether a listener call may begin now under a lock that was asked for then."""
     return now_ms - asked_at_ms <= TRUST_MS
 
 
@@ -182,7 +182,7 @@ class QueueLocks:
         return lease
 
     def lose(self, queue: MessageQueue, token: int) -> None:
-        """Learn from a refusal that `token` is stale. Passed over when a newer one is held."""
+        """Drop the refused `token` as stale, unless a newer token is held."""
         lease = self._leases.get(queue)
         if lease is not None and lease.token == token:
             logger.warning("queue lock lost queue=%s group=%s", queue, self._group)
@@ -231,7 +231,7 @@ class QueueLocks:
             self._note(queue, lease, locked.get(queue, _NO_TOKEN), asked_at_ms)
 
     def _note(self, queue: MessageQueue, lease: Lease | None, token: int, asked_at_ms: int) -> None:
-        """Take in what a broker said of a queue that was asked for under `lease`."""
+        """Apply a broker's answer for a queue whose lock was requested under `lease`."""
         if self._leases.get(queue) is not lease:
             return  # given back, or lost, while the request was under way
         if lease is None:

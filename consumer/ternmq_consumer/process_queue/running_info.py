@@ -21,20 +21,20 @@ class ProcessQueueInfo(NamedTuple):
     """Lowest offset that is not finished."""
 
     read_offset: int
-    """The next one to read."""
+    """Next offset to read."""
 
     messages: int
-    """In hand."""
+    """Number of messages that are not finished."""
 
     record_bytes: int
-    """Their length."""
+    """Length of the records that are not finished, bytes."""
 
     is_locked: bool = False
     pulled_at_ms: int = 0
-    """When records came last, Unix milliseconds; 0 = never."""
+    """Time of the last records, Unix milliseconds; 0 = never."""
 
     consumed_at_ms: int = 0
-    """When a message was finished last, alike."""
+    """Time at which the last message was finished, Unix milliseconds; 0 = never."""
 
 
 class SessionCommands(Protocol):
@@ -43,7 +43,7 @@ class SessionCommands(Protocol):
     def on_command(
         self, name: str, handler: Callable[[groups.SessionReply, str], None]
     ) -> Callable[[], None]:
-        """Have a handler called with every command of a kind; return what ends it."""
+        """Call `handler` with every command of a kind; return the function that ends that."""
         ...
 
     def say(self, broker_name: str, request: groups.SessionRequest) -> bool:

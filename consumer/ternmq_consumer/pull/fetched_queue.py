@@ -80,16 +80,16 @@ class FetchedQueue:
 
     @property
     def has_something(self) -> bool:
-        """There are records to take."""
+        """Presence of records to take."""
         return bool(self._batches)
 
     @property
     def is_reading(self) -> bool:
-        """It was started, and not stopped since."""
+        """State between start and stop."""
         return self._pulled is not None
 
     def place(self, offset: QueueOffset) -> None:
-        """Note that the queue begins at `offset`, without reading it."""
+        """Record that the queue begins at `offset`, without reading it."""
         self.position = self.settled = offset
 
     def start(self, subscriber: QueueSubscriber, offset: QueueOffset) -> None:
@@ -147,7 +147,7 @@ class FetchedQueue:
         return part
 
     def on_records(self, pulled: messages.PulledRecords) -> None:
-        """Take records. See `PullReceiver`."""
+        """Add records to the queue. See `PullReceiver`."""
         next_offset = QueueOffset(pulled.next_offset)
         if pulled.record_sizes:
             self._batches.append(_FetchedBatch(pulled.records, pulled.record_sizes, next_offset))
@@ -168,7 +168,7 @@ class FetchedQueue:
             self.start(self._subscriber, offset)
 
     def on_refused(self, error: RefusedError) -> None:
-        """Tell the consumer. See `PullReceiver`."""
+        """Report the refusal to the consumer. See `PullReceiver`."""
         self._on_refused(error)
 
     def on_gone(self, error: RefusedError) -> None:

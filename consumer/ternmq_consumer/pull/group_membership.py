@@ -124,7 +124,7 @@ class PullMembership(Lifecycle):
         self._rebalancing.wake()
 
     async def unsubscribe(self) -> None:
-        """Give every queue up and leave the group. Safe to repeat."""
+        """Drop every queue and leave the group. Safe to repeat."""
         assignment, self._rebalancer = self._assignment, None
         if assignment is None:
             return
@@ -134,7 +134,7 @@ class PullMembership(Lifecycle):
         self._assignment = None
 
     async def leave(self, wait_s: float) -> None:
-        """Do what `unsubscribe` does, at most `wait_s` long. The log says what took longer."""
+        """Unsubscribe within `wait_s`, and log a step that takes longer."""
         assignment = self._assignment
         try:
             async with asyncio.timeout(wait_s):
@@ -156,7 +156,7 @@ class PullMembership(Lifecycle):
         await self._first_share.wait()
 
     def take_reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> None:
-        """Learn that somebody else has set the group's offset of a queue that is not kept yet."""
+        """Apply a reset of the group's offset of a queue that is not owned yet."""
         if self._assignment is not None:
             self._assignment.take_reset(queue, offset, version)
 

@@ -133,7 +133,7 @@ class PullAssignment:
         return len(starts) == len(wanted)
 
     def take_reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> None:
-        """Learn that somebody else has set the group's offset of a queue that is not kept yet.
+        """Record a reset of the group's offset of a queue that is not owned yet.
 
         Passed over unless it is about to be owned: its offset was asked for, maybe before that.
         """
@@ -162,7 +162,7 @@ class PullAssignment:
         offsets.forget(names)
 
     async def tell_lost(self, queue: MessageQueue) -> None:
-        """Tell the application that a queue is gone."""
+        """Report to the application that a queue is gone."""
         await self._tell(self._callbacks.on_revoked, (queue,))
 
     async def _tell(

@@ -1,4 +1,4 @@
-"""The pull consumer: it reads the queues it is told to, from where it is told to."""
+"""The pull consumer, which reads assigned or subscribed queues when it is polled."""
 
 import asyncio
 from collections import deque
@@ -256,7 +256,7 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
         await self._member.subscribe(by_topic, callbacks)
 
     async def unsubscribe(self) -> None:
-        """Give every queue up, telling `on_revoked`, and leave the group. Safe to repeat."""
+        """Drop every queue, calling `on_revoked`, and leave the group. Safe to repeat."""
         await self._member.unsubscribe()
 
     async def assigned(self) -> None:
@@ -272,7 +272,7 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
         return self._queues.names
 
     def pause(self, *queues: MessageQueue) -> None:
-        """Let `poll` return nothing of these queues, until `resume`. They stay assigned.
+        """Suspend polling of these queues until `resume`. They stay assigned.
 
         What is read ahead of them stays, and reading ahead goes on up to its bound.
 
@@ -283,7 +283,7 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
             self._queues.pause(queue)
 
     def resume(self, *queues: MessageQueue) -> None:
-        """Take back `pause`. One that is not paused stays as it is.
+        """Resume paused queues. A queue that is not paused is unchanged.
 
         Raises:
             UsageError: A queue is not assigned; those named before it are resumed.
@@ -356,7 +356,7 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
         return []
 
     async def commit(self) -> bool:
-        """Tell the brokers all positions that they do not have yet.
+        """Send the brokers all positions that they do not have yet.
 
         After a `seek` backwards, lower offsets than before are kept too.
 
@@ -386,13 +386,13 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
         return None if told is None or told.is_kept is False else told.offset
 
     def _note_positions(self) -> None:
-        """Have every position committed by the next commit."""
+        """Include every position in the next commit."""
         for fetched in self._queues.all:
             if fetched.position is not None:
                 self._context.offsets.place(fetched.queue, fetched.position)
 
     def _settle(self) -> None:
-        """Note that what earlier polls returned is dealt with, and commit it when that is due."""
+        """Record the messages of earlier polls as handled, and commit them when that is due."""
         self._queues.settle()
         now_ms = self._client.env.clock.monotonic_ms()
         if now_ms < self._commit_due_ms or (self._committing and not self._committing.done()):
@@ -409,7 +409,7 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
             self._queues.remove(queue)
 
     async def _begin_new(self) -> None:
-        """Learn who serves newly assigned queues, and where to begin in those not sought."""
+        """Query the brokers of newly assigned queues, and start offsets of those not sought."""
         context = self._context
         for queue in list(self._new):
             await self._client.routes.route(queue.topic)
@@ -456,12 +456,12 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
             self._queues.arrived.set()
 
     def _fail(self, error: Exception) -> None:
-        """Keep what a callback raised for the next poll."""
+        """Store the error of a callback for the next poll."""
         self._failures.append(error)
         self._queues.arrived.set()
 
     def _refuse(self, error: RefusedError) -> None:
-        """Keep why a queue is not read for the next poll: once, however many queues there are."""
+        """Store the refusal of a queue for the next poll: once, however many queues there are."""
         if not any(isinstance(each, RefusedError) for each in self._failures):
             self._fail(error)
 

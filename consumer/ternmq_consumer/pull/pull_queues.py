@@ -75,7 +75,7 @@ class PullQueues:
         return fetched
 
     def add(self, queue: MessageQueue, subscription: Subscription) -> FetchedQueue:
-        """Have a queue that is not there yet. It is not read before it is started."""
+        """Add a new queue. Reading begins when it is started."""
         config = self._config
         fetched = FetchedQueue(
             queue,
@@ -90,7 +90,7 @@ class PullQueues:
         return fetched
 
     def remove(self, queue: MessageQueue) -> None:
-        """Have this queue no more, and read it no more. Safe to repeat."""
+        """Remove this queue and stop reading it. Safe to repeat."""
         fetched = self._fetched.pop(queue, None)
         self._paused.discard(queue)
         if fetched is not None:
@@ -98,12 +98,12 @@ class PullQueues:
             self._taken.pop(fetched, None)
 
     def pause(self, queue: MessageQueue) -> None:
-        """Let nothing of this queue be taken."""
+        """Suspend taking messages of this queue."""
         self.get(queue)
         self._paused.add(queue)
 
     def resume(self, queue: MessageQueue) -> None:
-        """Take back `pause`."""
+        """Resume taking messages of this queue."""
         fetched = self.get(queue)
         self._paused.discard(queue)
         if fetched.has_something:
@@ -135,7 +135,7 @@ class PullQueues:
         return found
 
     def settle(self) -> None:
-        """Note that everything taken so far is dealt with."""
+        """Record that everything taken so far is handled."""
         for fetched in self._taken:
             fetched.settled = fetched.position
         self._taken.clear()

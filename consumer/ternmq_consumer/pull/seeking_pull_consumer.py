@@ -29,7 +29,7 @@ class SeekingPullConsumer(ABC):
 
     @abstractmethod
     def _fail(self, error: Exception) -> None:
-        """Have the next poll raise `error`."""
+        """Store `error` for the next poll to raise."""
 
     @property
     @abstractmethod
@@ -42,7 +42,7 @@ class SeekingPullConsumer(ABC):
 
     @abstractmethod
     def _is_new(self, queue: MessageQueue) -> bool:
-        """Tell whether the next poll begins to read `queue`, when it knows who serves it."""
+        """Return whether the next poll begins to read `queue`, once its broker is known."""
 
     def position(self, queue: MessageQueue) -> QueueOffset | None:
         """Return the offset of the next message; None before the first `poll` has found it out.
@@ -53,7 +53,7 @@ class SeekingPullConsumer(ABC):
         return self._queues.get(queue).position
 
     def seek(self, queue: MessageQueue, offset: int) -> Seek[None]:
-        """Let the next message of `queue` be the one at `offset`, or the first after it.
+        """Seek `queue` to the message at `offset`, or to the first after it.
 
         An offset before the first message or after the last one is corrected by the broker to
         the nearest that is. The next commit keeps it for the group, also when it is lower. It is

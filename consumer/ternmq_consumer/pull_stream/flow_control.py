@@ -52,7 +52,7 @@ class CreditLedger:
 
     @property
     def is_unused(self) -> bool:
-        """Nothing of the window is held: the broker may send all of it."""
+        """State of an unused window: the broker may send all of it."""
         return not self._held_messages
 
     def opening(self) -> Credit:
@@ -67,12 +67,12 @@ class CreditLedger:
         return Credit(max(free_messages, 0), max(free_bytes, 0))
 
     def receive(self, messages: int, record_bytes: int) -> None:
-        """Note that the broker used this much."""
+        """Subtract credit that the broker used."""
         self._held_messages += messages
         self._held_bytes += record_bytes
 
     def release(self, messages: int, record_bytes: int) -> None:
-        """Note that the reader needs this much no more."""
+        """Add credit that the reader released."""
         self._held_messages -= messages
         self._held_bytes -= record_bytes
         self._owed_messages += messages

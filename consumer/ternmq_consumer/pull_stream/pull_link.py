@@ -66,11 +66,11 @@ class ReplicaSelector(Protocol):
     """Selects the member of its broker name that a queue is read from. Must not wait."""
 
     def suggested(self, pulled_queue: PulledQueue, broker_id: int) -> None:
-        """Learn whom the present member names as the one to ask."""
+        """Handle the suggestion of another member by the present one."""
         ...
 
     def failed(self, pulled_queues: Sequence[PulledQueue], broker_id: int, reason: str) -> bool:
-        """Learn that a member does not serve these queues, or no more.
+        """Handle the failure of a member to serve these queues.
 
         Returns:
             Whether they are read from another one now.
@@ -195,7 +195,7 @@ class PullLink:
             self._changed.set()
 
     async def run(self) -> None:
-        """Keep the stream open while there are subscriptions, until cancelled."""
+        """Hold the stream open while there are subscriptions, until cancelled."""
         again_at_ms = 0
         while True:
             while not self._queues:
@@ -378,7 +378,7 @@ class PullLink:
         )
 
     def _send_subscribe(self, pulled_queue: PulledQueue) -> None:
-        """Tell the broker of a subscription, under a new number."""
+        """Send a subscription to the broker, under a new number."""
         number, self._next_number = self._next_number, self._next_number + 1
         self._by_number[number] = pulled_queue
         pulled_queue.number = number
@@ -405,7 +405,7 @@ class PullLink:
         )
 
     def _take_number(self, pulled_queue: PulledQueue, *, tell_broker: bool) -> None:
-        """Let replies to the present number be dropped, and forget a planned retry."""
+        """Drop replies to the present number, and cancel a planned retry."""
         if pulled_queue.retry is not None:
             pulled_queue.retry.cancel()
             pulled_queue.retry = None

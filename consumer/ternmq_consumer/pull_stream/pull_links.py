@@ -51,7 +51,7 @@ class BrokerMembers(BrokerConnections, Protocol):
         ...
 
     def on_reader_moved(self, listener: Callable[[str, int], None]) -> None:
-        """Have `listener` called when another member serves readers of a broker name from now."""
+        """Call `listener` whenever another member serves readers of a broker name from now."""
         ...
 
 

@@ -17,7 +17,7 @@ class PullReceiver(Protocol):
     """Takes what a subscription reads. Called on the event loop; must not wait."""
 
     def on_records(self, pulled: messages.PulledRecords) -> None:
-        """Take records, in the order of the queue; none, and all that was read is filtered out.
+        """Handle records, in the order of the queue; none if all records read were filtered out.
 
         Raises:
             CorruptRecord: They are not what they should be. They are read again after a pause.
@@ -25,21 +25,21 @@ class PullReceiver(Protocol):
         ...
 
     def on_moved(self, offset: QueueOffset) -> None:
-        """Learn that the queue has no message where reading stood, and that it goes on here.
+        """Handle the continuation at `offset` of a queue without a message at the read offset.
 
         Forwards when the messages have expired, backwards when the queue ends earlier.
         """
         ...
 
     def on_gone(self, error: RefusedError) -> None:
-        """Learn that the broker has the queue no more, and that the subscription is over.
+        """Handle the end of the subscription: the broker no longer has the queue.
 
         Should there be such a queue again, it is another one: no offset means there what it meant.
         """
         ...
 
     def on_refused(self, error: RefusedError) -> None:
-        """Learn that the broker does not let the queue be read, or not so. It is asked again."""
+        """Handle a refusal of the broker to let the queue be read. The request is repeated."""
         ...
 
 
@@ -117,11 +117,11 @@ class PulledQueue:
         self._link = link
 
     def heard(self, next_offset: QueueOffset, epoch: int) -> None:
-        """Note where the broker goes on, under which epoch of its log."""
+        """Record the offset at which the broker continues, and the epoch of its log."""
         self.next_offset, self.epoch, self.is_chosen = next_offset, epoch, False
 
     def release(self, message_count: int, record_bytes: int, span: int = 0) -> None:
-        """Let the broker send as much more.
+        """Return credit to the broker.
 
         Args:
             message_count: Messages that this reader has finished with, or did not want.

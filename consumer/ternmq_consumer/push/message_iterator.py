@@ -39,15 +39,15 @@ class MessageIterator:
         return self._messages[0]
 
     def settle(self) -> None:
-        """Let what is finished be committed. The message given last is not."""
+        """Release finished messages for commit, without the message yielded last."""
         self._settle(self._next - 1)
 
     def finish_present(self) -> None:
-        """Let the message given last count as finished, too."""
+        """Count the message yielded last as finished, too."""
         self._settle(self._next)
 
     def end(self) -> None:
-        """Give the messages back that are not finished, the one given last among them."""
+        """Return unfinished messages to the dispatcher, the one yielded last among them."""
         self.settle()
         request, self._request = self._request, None
         if request is not None:
@@ -56,7 +56,7 @@ class MessageIterator:
         self._next = 0
 
     def _settle(self, finished: int) -> None:
-        """Note that the first `finished` messages of the hand-out are finished."""
+        """Record that the first `finished` messages of the hand-out are finished."""
         request = self._request
         if request is None or finished <= 0:
             return

@@ -59,7 +59,7 @@ class Listeners:
 
     @property
     def is_iterated(self) -> bool:
-        """There is none: the consumer is iterated."""
+        """Absence of a listener: the consumer is iterated."""
         return self.listener is None and self.batch_listener is None
 
     def dispatcher(

@@ -211,7 +211,7 @@ class PushAssignment:
         return await self._offsets.commit([queue])
 
     def reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> None:
-        """Learn that somebody else has set an offset.
+        """Apply an offset that another client has set.
 
         Passed over where `queue` is neither owned, nor about to be, nor just being given away.
         """
@@ -241,7 +241,7 @@ class PushAssignment:
             self._on_lost(queue)
 
     def resume(self, queue: MessageQueue) -> None:
-        """Have messages of `queue` handed over again, whose lock is confirmed again."""
+        """Resume handing out messages of `queue`, whose lock is confirmed again."""
         owned = self._owned.get(queue)
         if owned is not None:
             self._on_ready(owned)
@@ -275,7 +275,7 @@ class PushAssignment:
         await self._quiesce(list(self._all()), timeout_s)
 
     async def commit(self) -> None:
-        """Tell the brokers how far every owned queue is."""
+        """Commit the offsets of every owned queue."""
         self._forget_ended_calls()
         for owned in self._all():
             self._offsets.update(owned.queue, owned.in_hand.commit_offset)
@@ -294,7 +294,7 @@ class PushAssignment:
             self._locks.forget(owned.queue)
 
     def _forget_ended_calls(self) -> None:
-        """Let go of queues of before, and of the messages they still hold."""
+        """Release previously owned queues, and the messages they still hold."""
         self._outlived = [each for each in self._outlived if each.is_busy()]
 
     def _remember_calls(self, leaving: Iterable[AssignedQueue]) -> None:

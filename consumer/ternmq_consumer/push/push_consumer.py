@@ -340,7 +340,7 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
             self._assignment.resume(queue)
 
     def _look_for(self, queue: MessageQueue) -> None:
-        """Look soon whether a queue that was lost has come again, or has left the route.
+        """Rebalance soon, for a lost queue that may have returned or left the route.
 
         After a pause: a broker may serve what no route tells yet, and the other way round.
         """
@@ -348,7 +348,7 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         self._rebalance_soon()
 
     def _rebalance_soon(self) -> None:
-        """Look again after a pause. One timer: else each look that failed would bring another."""
+        """Rebalance after a pause. One timer: else each failed rebalance would add another."""
         loop = asyncio.get_running_loop()
         if self._retry is None or self._retry.when() <= loop.time():
             self._retry = loop.call_later(RETRY_S, self._rebalance_now)

@@ -40,7 +40,7 @@ class SeekingPushConsumer(ABC):
         """
 
     def seek(self, queue: MessageQueue, offset: int) -> Seek[bool]:
-        """Let the next message of `queue` be the one at `offset`, or the first after it.
+        """Seek `queue` to the message at `offset`, or to the first after it.
 
         What is in hand of the queue is dropped: a listener call that runs ends, and counts for
         nothing. The offset is committed for the group, also when it is lower than before, and

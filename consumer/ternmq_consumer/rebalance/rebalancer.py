@@ -62,7 +62,7 @@ class TopicRoutes(Protocol):
         ...
 
     def is_told(self, topic: str, broker_name: str) -> bool:
-        """Tell whether NameServers name a broker in the route of `topic` now."""
+        """Return whether NameServers name a broker in the route of `topic` now."""
         ...
 
 
@@ -228,7 +228,7 @@ class Rebalancer:
         """By topic: brokers whose queues no member takes."""
 
     async def step(self) -> bool:
-        """Look once at every topic. The step of a job."""
+        """Rebalance every topic once. The step of a job."""
         is_settled = True
         # What need not exist comes last: taking its queues over must not hold up the others.
         for topic in sorted(self._subscriptions, key=lambda t: (t in self._optional_topics, t)):

@@ -92,7 +92,7 @@ class OffsetVersionSource(Protocol):
         ...
 
     def tell_again(self, broker_name: str) -> None:
-        """Have the broker told offsets and versions again."""
+        """Send offsets and versions to the broker again."""
         ...
 
 
@@ -237,7 +237,7 @@ class SendBackOutbox:
 
 
 def _answer(batch: SendBackBatch, index: int, code: int) -> None:
-    """Note what became of one message; tell the owner of the batch after the last one."""
+    """Record the outcome of one message; notify the owner of the batch after the last one."""
     if code != ResponseCode.SUCCESS:
         batch.refused.append(batch.messages[index])
         batch.is_fenced = batch.is_fenced or code == ResponseCode.NO_PERMISSION

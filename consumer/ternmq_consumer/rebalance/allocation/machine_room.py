@@ -58,7 +58,7 @@ class AllocateByMachineRoom:
         return share
 
     def covers(self, queue: MessageQueue) -> bool:
-        """Tell whether `queue` is in one of the rooms."""
+        """Return whether `queue` is in one of the rooms."""
         return room_of_broker(queue.broker_name) in self._rooms
 
 
