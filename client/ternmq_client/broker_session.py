@@ -46,24 +46,18 @@ SessionStream = ClientStream[groups.SessionReply, groups.SessionRequest]
 
 
 class SessionOwner(Protocol):
-    """Owner of the Sessions: a `ClientInstance`."""
+    """Owner of the Sessions: the parts of an open `ClientInstance`."""
 
-    @property
-    def env(self) -> Environment:
-        """The seams."""
-        ...
+    env: Environment
+    client_id: str
+    """Id by which brokers know the client."""
 
-    @property
-    def client_id(self) -> str:
-        """Id by which brokers know the client."""
-        ...
-
-    async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
+    async def broker(self, broker_name: str, broker_id: int = MASTER_ID) -> Connection:
         """Return the connection to a broker, dialling it at need."""
         ...
 
-    def forget(self, broker_name: str, connection: Connection, broker_id: int = 0) -> None:
-        """Dial the broker anew next time, since `connection` has failed."""
+    def forget(self, broker_name: str, connection: Connection, broker_id: int = MASTER_ID) -> None:
+        """Close `connection`, which has failed: the next `broker` dials again."""
         ...
 
     def look_for(self, broker_name: str) -> None:
@@ -166,7 +160,7 @@ class BrokerSession:
             self.attempted.set()
             await asyncio.sleep(self._retry.delay_s(self._failures, self._owner.env.random))
 
-    def tell(self) -> None:
+    def send_heartbeat(self) -> None:
         """Send a heartbeat now: its data have changed."""
         self._changed.set()
 
@@ -289,13 +283,13 @@ class BrokerSessions:
         """Announce to brokers, now and from now on, that this client produces in `group`."""
         if group not in self._heartbeat_data.producers:
             self._heartbeat_data.producers.add(group)
-            self._tell()
+            self._send_heartbeats()
 
     def remove_producer(self, group: str) -> None:
         """Undo `put_producer`."""
         if group in self._heartbeat_data.producers:
             self._heartbeat_data.producers.remove(group)
-            self._tell()
+            self._send_heartbeats()
 
     def put_consumer(
         self, group: groups.ConsumerGroup, on_members_changed: Callable[[], None]
@@ -309,13 +303,13 @@ class BrokerSessions:
         """
         self._heartbeat_data.consumers[group.group] = group
         self._members_changed[group.group] = on_members_changed
-        self._tell()
+        self._send_heartbeats()
 
     def remove_consumer(self, group: str) -> None:
         """Undo `put_consumer`: brokers give its queues to other members at once."""
         if self._heartbeat_data.consumers.pop(group, None) is not None:
             del self._members_changed[group]
-            self._tell()
+            self._send_heartbeats()
 
     @property
     def consumer_topics(self) -> frozenset[str]:
@@ -428,9 +422,9 @@ class BrokerSessions:
         task = self._tasks.spawn(session.run(), f"session {key[0]} {key[1]}")
         self._open[key] = (session, task)
 
-    def _tell(self) -> None:
+    def _send_heartbeats(self) -> None:
         for session, _ in self._open.values():
-            session.tell()
+            session.send_heartbeat()
 
     def _note_place(self, reply: groups.SessionReply, broker_name: str) -> None:
         """Ask for the routes of a member that has just registered: it may have been promoted."""

@@ -70,7 +70,7 @@ class ClientInstance(Lifecycle):
         if env is None:
             env = await stack.enter_async_context(system_environment(calls_wait_s=CALLS_WAIT_S))
         tasks = OwnedTasks()
-        self._opened = opened = _Opened(self, env, tasks)
+        self._opened = opened = _Opened(self.config, env, tasks)
         stack.callback(self._forget)
         stack.push_async_callback(opened.close_connections)
         await stack.enter_async_context(tasks)
@@ -118,10 +118,7 @@ class ClientInstance(Lifecycle):
         Raises:
             Unreachable: No route names it, or nobody who proves to be it answers.
         """
-        opened = self._components
-        key = (broker_name, broker_id)
-        kept = opened.connections.get(key)
-        return kept or await opened.dialling.run(key, lambda: opened.dial(broker_name, broker_id))
+        return await self._components.broker(broker_name, broker_id)
 
     def reaches(self, broker_name: str) -> bool | None:
         """Return whether the master of a broker name can be reached, as far as known. Asks nobody.
@@ -196,7 +193,7 @@ class ClientInstance(Lifecycle):
         The connection is closed: what else runs over it ends, as it was about to. Safe to repeat,
         and with a connection that was replaced already.
         """
-        self._components.forget((broker_name, broker_id), connection)
+        self._components.forget(broker_name, connection, broker_id)
 
     def ask_route_again(self, topic: str) -> None:
         """Ask for the route of `topic` soon, in the background: see `RouteCache.expire`."""
@@ -252,8 +249,7 @@ class ClientInstance(Lifecycle):
 class _Opened:
     """The parts of a client that is open. Owned by its `ClientInstance`."""
 
-    def __init__(self, client: ClientInstance, env: Environment, tasks: OwnedTasks) -> None:
-        config = client.config
+    def __init__(self, config: ClientConfig, env: Environment, tasks: OwnedTasks) -> None:
         self.env = env
         self.tasks = tasks
         self.client_id = config.client_id(now_ms=env.clock.wall_ms(), random=env.random)
@@ -281,7 +277,7 @@ class _Opened:
             has_topic=self._has_topic,
         )
         self.sessions = BrokerSessions(
-            _ClientSessionOwner(client, self),
+            self,
             tasks,
             heartbeat_s=config.heartbeat_s,
             answer_timeout_s=config.request_timeout_s,
@@ -298,7 +294,12 @@ class _Opened:
             Job(name="masters", interval_s=MASTER_RETRY_S, step=self._look_for_masters),
         )
 
-    async def dial(self, broker_name: str, broker_id: int) -> Connection:
+    async def broker(self, broker_name: str, broker_id: int = MASTER_ID) -> Connection:
+        key = (broker_name, broker_id)
+        kept = self.connections.get(key)
+        return kept or await self.dialling.run(key, lambda: self._dial(broker_name, broker_id))
+
+    async def _dial(self, broker_name: str, broker_id: int) -> Connection:
         known = self.routes.find_broker(broker_name)
         member = None if known is None else known.data.member(broker_id)
         if known is None or member is None:
@@ -372,11 +373,8 @@ class _Opened:
 
     async def _has_topic(self, topic: str, broker_name: str) -> bool | None:
         """Ask the master of a broker name whether it has `topic`; see `RouteCache`."""
-        key = (broker_name, MASTER_ID)
         try:
-            connection = self.connections.get(key) or await self.dialling.run(
-                key, lambda: self.dial(*key)
-            )
+            connection = await self.broker(broker_name)
             request = admin.DescribeTopicRequest(topic=topic)
             await connection.call(DESCRIBE_TOPIC, request, timeout_s=_DENIAL_TIMEOUT_S)
         except TopicNotFound:
@@ -445,14 +443,15 @@ class _Opened:
                     connection.address,
                     member.epoch,
                 )
-                self.forget(key, connection)
+                self.forget(broker_name, connection, broker_id)
 
-    def forget(self, key: tuple[str, int], connection: Connection) -> None:
+    def forget(self, broker_name: str, connection: Connection, broker_id: int = MASTER_ID) -> None:
+        key = (broker_name, broker_id)
         if self.connections.get(key) is connection:
             del self.connections[key]
             self.tasks.spawn(connection.close(), f"close {connection.address}")
-            self.outage_log.note(key[0], f"{connection.address}: the connection ended")
-            self.look_for(key[0])
+            self.outage_log.note(broker_name, f"{connection.address}: the connection ended")
+            self.look_for(broker_name)
 
     def look_for(self, broker_name: str) -> None:
         self.routes.expire_broker(broker_name)
@@ -470,29 +469,4 @@ class _Opened:
         known = self.routes.find_broker(broker_name)
         if known is not None and known.data.master is not None:
             with suppress(TernError):
-                await self.dialling.run(key, lambda: self.dial(*key))
-
-
-class _ClientSessionOwner:
-    """The client as its Sessions see it, also while it is being opened."""
-
-    def __init__(self, client: ClientInstance, opened: _Opened) -> None:
-        self._client = client
-        self._opened = opened
-
-    @property
-    def env(self) -> Environment:
-        return self._opened.env
-
-    @property
-    def client_id(self) -> str:
-        return self._opened.client_id
-
-    async def broker(self, broker_name: str, broker_id: int = MASTER_ID) -> Connection:
-        return await self._client.broker(broker_name, broker_id)
-
-    def forget(self, broker_name: str, connection: Connection, broker_id: int = MASTER_ID) -> None:
-        self._client.forget(broker_name, connection, broker_id)
-
-    def look_for(self, broker_name: str) -> None:
-        self._opened.look_for(broker_name)
+                await self.dialling.run(key, lambda: self._dial(*key))

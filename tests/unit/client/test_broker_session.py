@@ -89,10 +89,10 @@ def test_goodbye_waits_for_a_pending_heartbeat_and_is_the_last_message() -> None
         )
         running = asyncio.ensure_future(session.run())
         await session.attempted.wait()
-        session.tell()
+        session.send_heartbeat()
         await asyncio.sleep(0.1)
         assert member.stream.is_writing
-        session.tell()
+        session.send_heartbeat()
         await session.close()
         await running
         assert member.stream.written == ["hello", "heartbeat", "goodbye"]
