@@ -137,13 +137,13 @@ def archive(
             more than 500,000 messages, which `replay` can send at once. Files are larger where
             a topic has much larger messages than the others.
         checkpoint: Where progress is kept; `_checkpoint` in the folder when empty.
-        retry_timeout_s: How long it goes on while a NameServer or broker is away, before Spark
+        retry_timeout_s: Time without an answer after which the job fails, s: before Spark
             starts and in each of its plans, tasks and commits. 1 s to 1 day.
-        observe: Is told of each micro-batch.
+        observe: Callback for each completed micro-batch.
         master: Spark's master.
         settings: More settings of Spark.
-        spark: A session of Spark to take; it is left as it is.
-        clock: Tells how long it takes; None = the system's.
+        spark: Existing session to use; it is not stopped. None = a new one.
+        clock: Clock for the duration; None = the system's.
 
     Raises:
         UsageError: Folder or checkpoint hold something else, or an option cannot be.

@@ -111,13 +111,13 @@ def replay(
         dry_run: Send nothing, and count. From a topic, what the checkpoint has as sent is left out.
         batch_rows: The most messages of a micro-batch. Of Parquet as many files as have no more
             together are sent in one, but at least one file.
-        retry_timeout_s: How long it goes on while a NameServer or broker is away, before Spark
+        retry_timeout_s: Time without an answer after which the job fails, s: before Spark
             starts and in each of its plans, tasks and commits. 1 s to 1 day.
-        observe: Is told of each micro-batch.
+        observe: Callback for each completed micro-batch.
         master: Spark's master.
         settings: More settings of Spark.
-        spark: A session of Spark to take; it is left as it is.
-        clock: Tells how long it takes; None = the system's.
+        spark: Existing session to use; it is not stopped. None = a new one.
+        clock: Clock for the duration; None = the system's.
 
     Raises:
         UsageError: What is asked for cannot be; nothing was sent.

@@ -74,7 +74,7 @@ def send_stream(
         frame: Rows with the sink's columns; those whose topic is null are counted and left.
         cluster: Options of the sink: which cluster gets them.
         checkpoint: The job's, where progress is kept.
-        observe: Is told of each micro-batch.
+        observe: Callback for each completed micro-batch.
 
     Raises:
         UsageError: Another run goes on with the checkpoint.

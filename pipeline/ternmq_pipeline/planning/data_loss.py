@@ -12,7 +12,7 @@ from ternmq_pipeline.planning.snapshot import ClusterSnapshot
 if TYPE_CHECKING:
     from ternmq_consumer.offsets.offset_lookup import QueueRange
 
-TOLD_MAX: Final = 10
+LISTED_MAX: Final = 10
 """Most queues that one error lists."""
 
 
@@ -37,8 +37,8 @@ class DataLost(TernError):
     fault = Fault.BROKER
 
     def __init__(self, losses: Sequence[QueueLoss]) -> None:
-        told = "\n  ".join(map(str, losses[:TOLD_MAX]))
-        rest = len(losses) - TOLD_MAX
+        told = "\n  ".join(map(str, losses[:LISTED_MAX]))
+        rest = len(losses) - LISTED_MAX
         more = f"\n  and {rest} queues more" if rest > 0 else ""
         super().__init__(
             f"messages that were to be read are gone: {told}{more}\n"

@@ -15,7 +15,7 @@ from ternmq_pipeline.options.positions import (
     QueueEnd,
     TimeStrategy,
 )
-from ternmq_pipeline.planning.data_loss import TOLD_MAX, DataLossCheck, beyond_end, no_longer_kept
+from ternmq_pipeline.planning.data_loss import LISTED_MAX, DataLossCheck, beyond_end, no_longer_kept
 from ternmq_pipeline.planning.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
@@ -212,5 +212,5 @@ def _too_late(position: AtTime | AtTimes, queue: MessageQueue) -> str:
 
 def _listed(things: Iterable[object]) -> str:
     texts = [str(thing) for thing in things]
-    more = f" and {len(texts) - TOLD_MAX} more" if len(texts) > TOLD_MAX else ""
-    return ", ".join(texts[:TOLD_MAX]) + more
+    more = f" and {len(texts) - LISTED_MAX} more" if len(texts) > LISTED_MAX else ""
+    return ", ".join(texts[:LISTED_MAX]) + more

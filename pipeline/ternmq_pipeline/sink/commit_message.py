@@ -65,11 +65,11 @@ def decode_part(data: bytes) -> StagedPartition:
         )
     text_end = _HEAD.size + _HEAD.unpack_from(data)[1]
     try:
-        told: dict[str, Any] = json.loads(data[_HEAD.size : text_end])
+        fields: dict[str, Any] = json.loads(data[_HEAD.size : text_end])
         part = PartitionAttempt(
-            BatchIdentity(told["query"], told["batch"]), told["partition"], told["attempt"]
+            BatchIdentity(fields["query"], fields["batch"]), fields["partition"], fields["attempt"]
         )
-        group, immunity_s, began_at_ms = told["group"], told["immunity"], told["began"]
+        group, immunity_s, began_at_ms = fields["group"], fields["immunity"], fields["began"]
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"a commit message that cannot be read: {error!r}") from None
     return StagedPartition(part, group, immunity_s, began_at_ms, decode_staged(data[text_end:]))

@@ -50,7 +50,7 @@ def run(
 
     Args:
         start: Starts it.
-        observe: Is told of each micro-batch.
+        observe: Callback for each completed micro-batch.
         ends_batches: When it is interrupted, the micro-batch that is under way is finished first:
             for a sink in which half a batch would be seen.
 
@@ -86,9 +86,9 @@ def _stop(query: Any, *, ends_batches: bool) -> bool:
 
 
 def _newest(query: Any) -> tuple[int, str] | None:
-    """Return which micro-batch a query told of last, and when that began."""
-    told = query.lastProgress
-    return None if told is None else (told.batchId, told.timestamp)
+    """Return the number and begin of the last micro-batch in a query's progress."""
+    last = query.lastProgress
+    return None if last is None else (last.batchId, last.timestamp)
 
 
 class _Watch:
@@ -105,14 +105,14 @@ class _Watch:
         """Count the micro-batches completed since the last call."""
         newest = _newest(self._query)
         if newest == self._newest:
-            return  # to ask for all that is told takes a second
+            return  # to ask for the whole progress takes a second
         self._newest = newest
-        for told in self._query.recentProgress:
-            document = json.loads(told.json)
+        for progress in self._query.recentProgress:
+            document = json.loads(progress.json)
             if document["batchId"] <= self._seen or "addBatch" not in document["durationMs"]:
                 continue  # known, or nothing was there to be read
             self._seen = document["batchId"]
-            one = batch_progress(document, _counts(told.observedMetrics))
+            one = batch_progress(document, _counts(progress.observedMetrics))
             self.totals.add(one)
             if self._observe is not None:
                 self._observe(one)

@@ -100,9 +100,9 @@ def files_of(text: str, *, name: str) -> list[CommittedFile]:
     found: list[CommittedFile] = []
     for line in lines:
         try:
-            told = json.loads(line)
-            if told["action"] == "add":
-                found.append(CommittedFile(str(told["path"]), int(told["size"])))
+            entry = json.loads(line)
+            if entry["action"] == "add":
+                found.append(CommittedFile(str(entry["path"]), int(entry["size"])))
         except (ValueError, KeyError, TypeError) as error:
             raise JobFailed(f"{name}: is no log of Spark's: {line[:80]!r}") from error
     return found

@@ -29,11 +29,11 @@ def claim(checkpoint: HadoopFolder, job: Mapping[str, object]) -> bool:
     """
     names = checkpoint.names()
     if MARK in names:
-        told = _mark(checkpoint)
-        for name in sorted(told.keys() | job.keys()):
-            if told.get(name) != job.get(name):
+        mark = _mark(checkpoint)
+        for name in sorted(mark.keys() | job.keys()):
+            if mark.get(name) != job.get(name):
                 raise UsageError(
-                    f"checkpoint {checkpoint} is of a job with {name} {_said(told.get(name))}, this"
+                    f"checkpoint {checkpoint} is of a job with {name} {_said(mark.get(name))}, this"
                     f" one has {_said(job.get(name))}: give the same again, or another checkpoint"
                 )
         return file_sink_log.last_batch(checkpoint.names("commits")) >= 0
@@ -73,12 +73,12 @@ def exclusive_run(checkpoint: HadoopFolder) -> Generator[None]:
 
 def _mark(checkpoint: HadoopFolder) -> Mapping[str, object]:
     try:
-        told = json.loads(checkpoint.read(MARK))
+        mark = json.loads(checkpoint.read(MARK))
     except ValueError as error:
         raise UsageError(f"checkpoint {checkpoint}: {MARK} is no JSON: {error}") from None
-    if not isinstance(told, dict):
+    if not isinstance(mark, dict):
         raise UsageError(f"checkpoint {checkpoint}: {MARK} tells of no job")
-    return cast("Mapping[str, object]", told)
+    return cast("Mapping[str, object]", mark)
 
 
 def _said(value: object) -> str:
