@@ -17,7 +17,7 @@ SubscriptionExpression: TypeAlias = str | Expression
 Subscriptions: TypeAlias = (
     str | Subscription | Mapping[str, SubscriptionExpression] | Sequence[Subscription]
 )
-"""A topic; or what is wanted of each topic; or subscriptions."""
+"""A topic; or expressions by topic; or subscriptions."""
 
 
 def subscription_to(
@@ -80,7 +80,7 @@ def _is_several(given: object) -> TypeGuard[Iterable[object]]:
 
 
 def subscription_message(subscription: Subscription) -> messages.Subscription:
-    """Return a subscription as brokers are told it."""
+    """Return the subscription as a message of the wire contract."""
     return messages.Subscription(
         topic=subscription.topic,
         expression_type=subscription.expression_type,

@@ -1,4 +1,4 @@
-"""Resets of offsets, as brokers tell of them on a Session."""
+"""Handlers of offset resets that brokers send on a Session."""
 
 from collections.abc import Callable
 
@@ -12,12 +12,12 @@ from ternmq_runtime.service import OwnedTasks
 def resets_of(
     group: str, reset: Callable[[MessageQueue, QueueOffset, int], None]
 ) -> Callable[[groups.SessionReply, str], None]:
-    """Return what takes a broker's `offsets_reset` and tells `reset` of each queue of `group`."""
+    """Return a handler of `offsets_reset` that calls `reset` for each queue of `group`."""
 
     def take(reply: groups.SessionReply, broker_name: str) -> None:
-        told = reply.offsets_reset
-        if told.group == group:
-            for each in told.offsets:
+        command = reply.offsets_reset
+        if command.group == group:
+            for each in command.offsets:
                 queue = MessageQueue(each.topic, broker_name, each.queue_id)
                 reset(queue, QueueOffset(each.offset), each.version)
 
@@ -27,9 +27,9 @@ def resets_of(
 def looks_for_resets(
     tasks: OwnedTasks, offsets: RemoteOffsetStore
 ) -> Callable[[groups.SessionReply, str], None]:
-    """Return what has `offsets` look for resets at each broker whose Session is open anew."""
+    """Return a handler that queries a broker for resets when its Session is reopened."""
 
-    def look(_welcome: groups.SessionReply, broker_name: str) -> None:
+    def query(_welcome: groups.SessionReply, broker_name: str) -> None:
         tasks.spawn(offsets.look_for_resets(broker_name), f"look for resets at {broker_name}")
 
-    return look
+    return query

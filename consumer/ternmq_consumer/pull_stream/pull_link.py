@@ -43,7 +43,7 @@ from ternmq_runtime.service import OwnedTasks
 logger = logging.getLogger(__name__)
 
 STALE_AFTER_S: Final = 120.0
-"""A subscription that holds nothing and heard nothing for this long is sent again.
+"""Silence after which a subscription with an unused window is sent again, s.
 
 Source: RocketMQ `ProcessQueue.isPullExpired`.
 """
@@ -173,7 +173,7 @@ class PullLink:
         self.give_up(pulled_queue)
 
     def renew_stale(self) -> None:
-        """Send subscriptions again that hold nothing and heard nothing for `STALE_AFTER_S`.
+        """Resend subscriptions with an unused window and no reply for `STALE_AFTER_S`.
 
         A queue without new messages is among them; for that one it changes nothing.
         """
@@ -321,7 +321,7 @@ class PullLink:
                     pulled.min_offset,
                     pulled.max_offset,
                 )
-                pulled_queue.heard(QueueOffset(pulled.next_offset), self._epoch)
+                pulled_queue.advance(QueueOffset(pulled.next_offset), self._epoch)
                 pulled_queue.receiver.on_moved(pulled_queue.next_offset)
             elif code in _GONE and self._broker_id == MASTER_ID:
                 self._end(pulled_queue, refusal(code, pulled.status.remark, self._broker_name))
@@ -358,7 +358,7 @@ class PullLink:
         pulled_queue.receiver.on_records(pulled)
         # Only now: what could not be taken is asked for again, and takes no credit.
         pulled_queue.ledger.receive(count, record_bytes)
-        pulled_queue.heard(QueueOffset(pulled.next_offset), self._epoch)
+        pulled_queue.advance(QueueOffset(pulled.next_offset), self._epoch)
         pulled_queue.failures = 0
 
     def _try_again(self, pulled_queue: PulledQueue, reason: str, *, tell_broker: bool) -> None:

@@ -170,10 +170,10 @@ class PullLinks:
         return link
 
 
-def slave_to_read(wanted: int, members: Iterable[int]) -> int | None:
-    """Return the slave that is wanted, or the first there is in its place; None = there is none.
+def slave_to_read(suggested: int, members: Iterable[int]) -> int | None:
+    """Return the suggested slave, or else the one with the lowest id; None = there is none.
 
     Source: RocketMQ `MQClientInstance.findBrokerAddressInSubscribe`. Pure.
     """
     slaves = set(members) - {MASTER_ID}
-    return wanted if wanted in slaves else min(slaves, default=None)
+    return suggested if suggested in slaves else min(slaves, default=None)

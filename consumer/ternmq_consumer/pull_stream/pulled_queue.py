@@ -116,7 +116,7 @@ class PulledQueue:
         self.retry: asyncio.TimerHandle | None = None
         self._link = link
 
-    def heard(self, next_offset: QueueOffset, epoch: int) -> None:
+    def advance(self, next_offset: QueueOffset, epoch: int) -> None:
         """Record the offset at which the broker continues, and the epoch of its log."""
         self.next_offset, self.epoch, self.is_chosen = next_offset, epoch, False
 
