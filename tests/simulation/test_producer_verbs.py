@@ -393,6 +393,20 @@ def test_refused_batch_goes_to_another_broker_whole() -> None:
     run_in_virtual_time(main())
 
 
+def test_refused_batch_counts_no_message_as_stored() -> None:
+    async def main() -> None:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
+            batch = [message(b"%d" % n) for n in range(3)]
+            await producer.send_batch(batch)
+            cluster.first.sending.answer = lambda _: Answer(code=13)
+            with pytest.raises(MessageRefused):
+                await producer.send_batch(batch)
+            assert producer.statistics().brokers["broker-0"].stored == 3
+            assert producer.statistics().buffered_bytes == 0
+
+    run_in_virtual_time(main())
+
+
 def test_batch_for_a_missing_broker_times_out() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
