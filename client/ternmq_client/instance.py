@@ -367,7 +367,7 @@ class _Opened:
         self.read_replicas.missed(broker_name, broker_id)
         if broker_id == MASTER_ID:
             self.masters_missed.add(broker_name)
-        self.routes.doubt(broker_name, broker_id)
+        self.routes.suspect(broker_name, broker_id)
         self.refreshing.wake()
         self._choose_again(broker_name)
 

@@ -12,7 +12,7 @@ from ternmq_model.route import BrokerData, TopicRoute
 
 
 def completed(
-    found: TopicRoute | None, before: TopicRoute, is_doubted: Callable[[str, int], bool]
+    found: TopicRoute | None, before: TopicRoute, is_suspected: Callable[[str, int], bool]
 ) -> TopicRoute:
     """Return a route with what it lacks and was told before.
 
@@ -23,7 +23,7 @@ def completed(
     Args:
         found: As it is told now; None = the topic is unknown.
         before: As it was told before.
-        is_doubted: Tells of a broker name and an id whether that member could not be reached since.
+        is_suspected: Returns whether the member of a broker name and id could not be reached since.
 
     Returns:
         `found` itself when it lacks nothing that is to be believed still.
@@ -46,7 +46,7 @@ def completed(
             for member in data.members
             if member.broker_id not in ids and places.isdisjoint(member.endpoints)
         ]
-        kept = [each for each in untold if not is_doubted(data.broker_name, each.broker_id)]
+        kept = [each for each in untold if not is_suspected(data.broker_name, each.broker_id)]
         if now is None:
             lost[data.broker_name] = replace(data, members=tuple(untold))
             brokers[data.broker_name] = replace(data, members=tuple(kept))

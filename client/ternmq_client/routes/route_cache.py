@@ -68,15 +68,15 @@ class _Known:
     is_guessed: bool
     due_at_ms: int
     asked_at_ms: int
-    whole: TopicRoute | None = None
+    complete: TopicRoute | None = None
     """The route with everything that was told before and is kept; None when it is not told."""
 
     told: frozenset[str] = frozenset()
     """The broker names that NameServers tell now."""
 
     lacking_since_ms: Mapping[str, int] = field(default_factory=dict[str, int])
-    """By broker name: since when no NameServer tells all that `whole` says of it, or since it said
-    itself that it has the topic, whichever is later."""
+    """Time, by broker name, since which no NameServer tells all that `complete` says of the broker,
+    or at which the broker last said that it has the topic, whichever is later."""
 
     young_until_ms: int = 0
     """Until when who told it may have started just now, and not know every broker."""
@@ -118,7 +118,7 @@ class RouteCache:
         self._asking = SingleFlight[str, TopicRoute](tasks)
         self._known: dict[str, _Known] = {}
         self._brokers: dict[str, KnownBroker] = {}
-        self._doubted: set[tuple[str, int]] = set()
+        self._suspected: set[tuple[str, int]] = set()
         """Members that could not be reached since a route last told of them."""
         self._watched: set[str] = set()
         self._listeners: list[tuple[Callable[[str], None], bool]] = []
@@ -144,7 +144,7 @@ class RouteCache:
         routes = (known.route for known in self._known.values())
         return any(route is not None and route.broker(broker_name) for route in routes)
 
-    def is_told(self, topic: str, broker_name: str) -> bool:
+    def is_registered(self, topic: str, broker_name: str) -> bool:
         """Return whether NameServers name a broker in the route of `topic` now.
 
         The route may name more, which are kept: clients that began later do not know those.
@@ -235,28 +235,28 @@ class RouteCache:
     def expire_broker(self, broker_name: str) -> None:
         """Ask soon for every topic whose route names `broker_name`. See `expire`."""
         for topic, known in self._known.items():
-            route = known.whole or known.route
+            route = known.complete or known.route
             if route is not None and route.broker(broker_name) is not None:
                 self.expire(topic)
 
-    def doubt(self, broker_name: str, broker_id: int) -> None:
+    def suspect(self, broker_name: str, broker_id: int) -> None:
         """Ask for the routes of a broker whose member could not be reached.
 
         What no NameServer tells of it any more is left out where something else serves.
         """
-        self._doubted.add((broker_name, broker_id))
+        self._suspected.add((broker_name, broker_id))
         self.expire_broker(broker_name)
 
     def trust(self, broker_name: str, broker_id: int) -> None:
-        """Undo `doubt`: the member was reached."""
-        if (broker_name, broker_id) in self._doubted:
-            self._doubted.discard((broker_name, broker_id))
+        """Undo `suspect`: the member was reached."""
+        if (broker_name, broker_id) in self._suspected:
+            self._suspected.discard((broker_name, broker_id))
             self.expire_broker(broker_name)
 
     def add_listener(self, on_change: Callable[[str], None], *, of_told: bool = False) -> None:
         """Call `on_change` with the topic whenever a route has become another one.
 
-        With `of_told` also when NameServers name other brokers in it: see `is_told`.
+        With `of_told` also when NameServers name other brokers in it: see `is_registered`.
         """
         self._listeners.append((on_change, of_told))
 
@@ -304,7 +304,7 @@ class RouteCache:
                 known.due_at_ms = min(known.due_at_ms, again_ms)
 
     async def _learn(self, topic: str, known: _Known | None) -> TopicRoute:
-        before = None if known is None else known.whole
+        before = None if known is None else known.complete
         found: FoundRoute | None = None
         unknown: TopicNotFound | None = None
         lacking_since_ms: Mapping[str, int] = {}
@@ -313,30 +313,30 @@ class RouteCache:
         except TopicNotFound as error:
             unknown = error
         told = None if found is None else found.route
-        whole = route = told
+        complete = route = told
         if known is not None and before is not None:
             if found is not None:
                 # Who needs the route for the first time does not wait for all of them.
                 for other in await self._nameservers.other_routes(topic, found):
-                    told = completed(told, other, self._is_doubted)
+                    told = completed(told, other, self._is_suspected)
             before, lacking_since_ms = await self._still_believed(topic, known, before, told)
             if told is not None or before.queues:
-                whole = completed(told, before, lambda _name, _id: False)
-                route = completed(told, before, self._is_doubted)
-        if whole is None or route is None:
+                complete = completed(told, before, lambda _name, _id: False)
+                route = completed(told, before, self._is_suspected)
+        if complete is None or route is None:
             self._put_unknown(topic, known)
             assert unknown is not None, "no NameServer told it"
             raise unknown
         if found is not None:
             self._note_brokers(found, route)
-        self._keep(topic, known, whole, route, told, lacking_since_ms)
+        self._keep(topic, known, complete, route, told, lacking_since_ms)
         return route
 
     def _keep(
         self,
         topic: str,
         known: _Known | None,
-        whole: TopicRoute,
+        complete: TopicRoute,
         route: TopicRoute,
         told: TopicRoute | None,
         lacking_since_ms: Mapping[str, int],
@@ -346,7 +346,9 @@ class RouteCache:
         before = None if known is None or known.is_guessed else known.route
         told_brokers = {data.broker_name: data for data in (() if told is None else told.brokers)}
         lacking = [
-            data.broker_name for data in whole.brokers if told_brokers.get(data.broker_name) != data
+            data.broker_name
+            for data in complete.brokers
+            if told_brokers.get(data.broker_name) != data
         ]
         if lacking and not (known is not None and known.lacking_since_ms):
             logger.info("route is kept that no nameserver tells in full topic=%s", topic)
@@ -354,15 +356,15 @@ class RouteCache:
         if known is not None and before is not None:
             young_until_ms = known.young_until_ms
         # A master that is away may return any moment.
-        is_whole = not lacking and all(data.master is not None for data in route.brokers)
-        is_certain = is_whole and now_ms >= young_until_ms
+        is_complete = not lacking and all(data.master is not None for data in route.brokers)
+        is_certain = is_complete and now_ms >= young_until_ms
         wait_ms = self._refresh_ms if is_certain else min(self._refresh_ms, UNCERTAIN_REFRESH_MS)
         self._known[topic] = now = _Known(
             route,
             is_guessed=False,
             due_at_ms=min(now_ms + wait_ms, NEVER_MS if known is None else known.due_at_ms),
             asked_at_ms=now_ms if known is None else known.asked_at_ms,
-            whole=whole,
+            complete=complete,
             told=frozenset(told_brokers),
             lacking_since_ms={name: lacking_since_ms.get(name, now_ms) for name in lacking},
             young_until_ms=young_until_ms,
@@ -383,7 +385,7 @@ class RouteCache:
         names = {data.broker_name for data in (() if told is None else told.brokers)}
         lost = [data.broker_name for data in before.brokers if data.broker_name not in names]
         # A broker out of reach has no answer.
-        asked = [name for name in lost if not self._is_doubted(name, MASTER_ID)]
+        asked = [name for name in lost if not self._is_suspected(name, MASTER_ID)]
         answers = await asyncio.gather(*(self._has_topic(topic, name) for name in asked))
         has_topic = dict(zip(asked, answers, strict=True))
         now_ms = self._clock.monotonic_ms()
@@ -400,14 +402,14 @@ class RouteCache:
                 gone.append(name)
         return without(before, gone), since_ms
 
-    def _is_doubted(self, broker_name: str, broker_id: int) -> bool:
-        return (broker_name, broker_id) in self._doubted
+    def _is_suspected(self, broker_name: str, broker_id: int) -> bool:
+        return (broker_name, broker_id) in self._suspected
 
     def _note_brokers(self, found: FoundRoute, route: TopicRoute) -> None:
         """Store where brokers are; for those that were not told just now what is known already."""
         for data in route.brokers:
-            is_told = found.route.broker(data.broker_name) is not None
-            if is_told or data.broker_name not in self._brokers:
+            is_registered = found.route.broker(data.broker_name) is not None
+            if is_registered or data.broker_name not in self._brokers:
                 self._brokers[data.broker_name] = KnownBroker(data, found.nameserver_host)
 
     def _put_unknown(self, topic: str, known: _Known | None) -> None:

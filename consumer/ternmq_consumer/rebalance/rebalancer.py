@@ -61,7 +61,7 @@ class TopicRoutes(Protocol):
         """Return the route of `topic`, asking when it is not known."""
         ...
 
-    def is_told(self, topic: str, broker_name: str) -> bool:
+    def is_registered(self, topic: str, broker_name: str) -> bool:
         """Return whether NameServers name a broker in the route of `topic` now."""
         ...
 
@@ -261,7 +261,7 @@ class Rebalancer:
             is_waited_for = isinstance(error, TopicNotFound) and topic in self._since_ms
             return _trouble_of("no route", error, is_lasting=not is_waited_for)
         names = [data.broker_name for data in route.brokers]
-        kept = {name for name in names if not self._routes.is_told(topic, name)}
+        kept = {name for name in names if not self._routes.is_registered(topic, name)}
         told = without(route, kept)
         members = [self._client_id] if self._takes_all else await self._members(told, route)
         if isinstance(members, str):

@@ -94,7 +94,7 @@ class World:
             ),
         )
 
-    def is_told(self, topic: str, broker_name: str) -> bool:
+    def is_registered(self, topic: str, broker_name: str) -> bool:
         return broker_name not in self.untold
 
     async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
