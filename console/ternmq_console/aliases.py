@@ -1,11 +1,11 @@
-"""RocketMQ's `mqadmin` names for our verbs: one table, and how their options become ours.
+"""RocketMQ's `mqadmin` sub-commands as hidden verbs: a table of their options' translations.
 
 Source: RocketMQ `MQAdminStartup` and its sub-commands.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import click
@@ -24,13 +24,14 @@ def _ignored(_: str) -> Words:
     return ()
 
 
-def _switch(name: str) -> Callable[[str], Words]:
-    """Return what makes `--name` of true, and `--no-name` of false."""
+def _switch(names: str) -> Callable[[str], Words]:
+    """Return the translation of a Boolean to one of `--name/--no-name`."""
+    yes, _, no = names.partition("/")
 
     def words(value: str) -> Words:
         if value.lower() not in ("true", "false"):
             raise UsageError(f"{value!r}: must be true or false")
-        return (f"--{name}" if value.lower() == "true" else f"--no-{name}",)
+        return (yes if value.lower() == "true" else no,)
 
     return words
 
@@ -47,7 +48,7 @@ def _reset_time(value: str) -> Words:
 
 
 def _force(value: str) -> Words:
-    """Without force mqadmin leaves alone what is not as far as the new offset."""
+    # Without force, mqadmin does not move an offset forward.
     return () if value.lower() == "true" else ("--backwards-only",)
 
 
@@ -55,6 +56,10 @@ def _offsets_too(value: str) -> Words:
     if value.lower() != "true":
         raise UsageError(f"{value!r}: a group is deleted with its offsets, or not at all")
     return ()
+
+
+def _trace(value: str) -> Words:
+    return ("--trace",) if value.lower() == "true" else ()
 
 
 def _begin(value: str) -> Words:
@@ -69,7 +74,7 @@ _MQADMIN_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)#(\d\d:\d\d:\d\d)(?::(\d{3}
 
 
 def _time(value: str) -> str:
-    """Return a time as our verbs take it; mqadmin writes 2026-11-20#23:09:07:500."""
+    """Return the ISO 8601 form of a time such as 2026-11-20#23:09:07:500; others unchanged."""
     match = _MQADMIN_TIME.fullmatch(value)
     return value if match is None else f"{match[1]}T{match[2]}.{match[3] or '000'}"
 
@@ -97,266 +102,166 @@ SETTINGS: Final[Mapping[str, str]] = {
     "traceOn": "broker.trace",
     "waitTimeMillsInSendQueue": "broker.unread_max_ms",
 }
-"""RocketMQ's names of the settings that may change at run time."""
+"""Settings that may change at run time, by RocketMQ's name."""
+
+
+_CONVERSIONS: Final[Mapping[str, Callable[[str], Words]]] = {
+    "": _ignored,
+    "begin": _begin,
+    "end": _end,
+    "force": _force,
+    "offsets-too": _offsets_too,
+    "permissions": _permissions,
+    "reset-time": _reset_time,
+    "trace": _trace,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """One of mqadmin's sub-commands."""
+    """Translation of one sub-command of mqadmin."""
 
     verb: Words
-    """Ours."""
+    """Words of the verb of `ternmq`."""
 
-    places: Words = ()
-    """Options whose values become our arguments, in their order."""
+    places: Words
+    """Options whose values become arguments, in the order of the arguments."""
 
-    options: Mapping[str, Callable[[str], Words]] = field(
-        default_factory=dict[str, Callable[[str], Words]]
-    )
+    options: Mapping[str, Callable[[str], Words]]
     """Translation of the value of each other option."""
 
-    flags: Mapping[str, Words] = field(default_factory=dict[str, Words])
+    flags: Mapping[str, Words]
     """Translation of each option without a value."""
 
-    after: Words = ()
-    """Words of ours that always follow."""
+    after: Words
+    """Words that always follow."""
 
-    needed: Words = ()
+    needed: Words
     """Options that must be given."""
 
 
-_BROKER: Final = {"-b": _option("--broker"), "-c": _option("--cluster")}
-_SUB_GROUP: Final = {
-    **_BROKER,
-    "-s": _switch("consume"),
-    "-m": _switch("from-min"),
-    "-d": _switch("broadcast"),
-    "-q": _option("--retry-queues"),
-    "-r": _option("--retries"),
-    "-i": _option("--broker-id"),
-    "-w": _option("--broker-id-when-slow"),
-    "-a": _switch("notify"),
-}
+_WORD: Final = re.compile(r"(-\w)(!?)(?:([=:])(.*))?", re.ASCII)
+
+
+def _alias(row: str) -> Alias:
+    verb: list[str] = []
+    places: list[str] = []
+    options: dict[str, Callable[[str], Words]] = {}
+    flags: dict[str, Words] = {}
+    after: list[str] = []
+    needed: list[str] = []
+    for word in row.split():
+        match = _WORD.fullmatch(word)
+        if match is None:
+            is_verb = len(verb) < 2
+            (verb if is_verb else after).append(word)
+            continue
+        option, is_needed, kind, ours = match.groups()
+        if is_needed:
+            needed.append(option)
+        if kind is None:
+            places.append(option)
+        elif kind == ":":
+            flags[option] = ours.split()
+        elif "/" in ours:
+            options[option] = _switch(ours)
+        else:
+            options[option] = _option(ours) if ours.startswith("--") else _CONVERSIONS[ours]
+    return Alias(verb, places, options, flags, after, needed)
+
+
+_BROKER: Final = "-b=--broker -c=--cluster"
 
 ALIASES: Final[Mapping[str, Alias]] = {
-    "updateTopic": Alias(
-        ("topic", "create"),
-        ("-t",),
-        {
-            **_BROKER,
-            "-r": _option("--read-queues"),
-            "-w": _option("--write-queues"),
-            "-p": _permissions,
-        },
-        needed=("-t",),
-    ),
-    "deleteTopic": Alias(
-        ("topic", "delete"), ("-t",), {"-c": _option("--cluster")}, needed=("-t",)
-    ),
-    "topicRoute": Alias(("topic", "routes"), ("-t",), flags={"-l": ()}, needed=("-t",)),
-    "topicStatus": Alias(("topic", "status"), ("-t",), {"-c": _ignored}, needed=("-t",)),
-    "topicList": Alias(("topic", "list"), flags={"-c": ()}, after=("--all",)),
-    "clusterList": Alias(
-        ("cluster", "list"), (), {"-c": _option("--cluster"), "-i": _ignored}, {"-m": ()}
-    ),
-    "brokerStatus": Alias(("broker", "status"), ("-b",), {"-c": _ignored}),
-    "haStatus": Alias(("broker", "ha"), ("-b",), {"-c": _ignored, "-i": _ignored}, needed=("-b",)),
-    "getSyncStateSet": Alias(
-        ("broker", "ha"),
-        ("-b",),
-        {"-a": _ignored, "-c": _ignored, "-i": _ignored},
-        needed=("-b",),
-    ),
-    "getBrokerEpoch": Alias(
-        ("broker", "ha"), ("-b",), {"-c": _ignored, "-i": _ignored}, needed=("-b",)
-    ),
-    "updateSubGroup": Alias(("group", "create"), ("-g",), _SUB_GROUP, needed=("-g",)),
-    "deleteSubGroup": Alias(
-        ("group", "delete"),
-        ("-g",),
-        {**_BROKER, "-r": _offsets_too},
-        needed=("-g",),
-    ),
-    "consumerProgress": Alias(("offset", "show"), ("-g",), {"-t": _option("--topic")}, {"-s": ()}),
-    "consumerStatus": Alias(
-        ("group", "consumers"),
-        ("-g", "-i"),
-        {"-b": _ignored},
-        {"-s": ()},
-        after=("--state",),
-        needed=("-g",),
-    ),
-    "consumerConnection": Alias(("group", "consumers"), ("-g",), {"-b": _ignored}, needed=("-g",)),
-    "producerConnection": Alias(("group", "producers"), ("-g",), {"-t": _ignored}, needed=("-g",)),
-    "resetOffsetByTime": Alias(
-        ("group", "reset"),
-        ("-g",),
-        {"-t": _option("--topic"), "-s": _reset_time, "-f": _force, "-o": _option("--to-offset")},
-        needed=("-g", "-t"),
-    ),
-    "skipAccumulatedMessage": Alias(
-        ("offset", "skip"), ("-g", "-t"), {"-f": _ignored}, needed=("-g", "-t")
-    ),
-    "cloneGroupOffset": Alias(
-        ("group", "clone"),
-        ("-s", "-d"),
-        {"-t": _option("--topic"), "-o": _ignored},
-        needed=("-s", "-d"),
-    ),
-    "queryMsgById": Alias(("message", "get"), ("-i",), {"-t": _option("--topic")}, needed=("-i",)),
-    "queryMsgByUniqueKey": Alias(
-        ("message", "get"),
-        ("-i",),
-        {"-t": _option("--topic"), "-c": _ignored},
-        {"-a": ()},
-        needed=("-i",),
-    ),
-    "queryMsgByKey": Alias(
-        ("message", "query"),
-        (),
-        {
-            "-t": _option("--topic"),
-            "-k": _option("--key"),
-            "-b": _begin,
-            "-e": _end,
-            "-m": _option("--max"),
-            "-c": _ignored,
-        },
-        needed=("-t", "-k"),
-    ),
-    "queryMsgByOffset": Alias(
-        ("message", "query-by-offset"),
-        ("-t",),
-        {
-            "-b": _option("--broker"),
-            "-i": _option("--queue"),
-            "-o": _option("--offset"),
-            "-f": _ignored,
-        },
-        needed=("-t", "-b", "-i", "-o"),
-    ),
-    "queryMsgTraceById": Alias(
-        ("message", "trace"),
-        ("-i",),
-        {"-t": _option("--trace-topic"), "-b": _ignored, "-e": _ignored, "-c": _ignored},
-        needed=("-i",),
-    ),
-    "printMsg": Alias(
-        ("message", "print"),
-        ("-t",),
-        {"-s": _option("--tag"), "-b": _begin, "-e": _end, "-c": _ignored, "-d": _ignored},
-        needed=("-t",),
-    ),
-    "consumeMessage": Alias(
-        ("message", "print"),
-        ("-t",),
-        {
-            "-b": _option("--broker"),
-            "-i": _option("--queue"),
-            "-o": _option("--offset"),
-            "-s": _begin,
-            "-e": _end,
-            "-c": _option("--max"),
-            "-g": _ignored,
-        },
-        needed=("-t",),
-    ),
-    "sendMessage": Alias(
-        ("message", "send"),
-        ("-t",),
-        {
-            "-p": _option("--body"),
-            "-k": _option("--key"),
-            "-c": _option("--tag"),
-            "-b": _option("--broker"),
-            "-i": _option("--queue"),
-            "-m": lambda value: ("--trace",) if value.lower() == "true" else (),
-        },
-        needed=("-t", "-p"),
-    ),
-    "wipeWritePerm": Alias(("broker", "set-permission"), ("-b",), after=("r",), needed=("-b",)),
-    "addWritePerm": Alias(("broker", "set-permission"), ("-b",), after=("rw",), needed=("-b",)),
-    "statsAll": Alias(("stats", "all"), ("-t",), flags={"-a": ("--active",)}),
-    "updateBrokerConfig": Alias(
-        ("broker", "settings"),
-        ("-b",),
-        {"-k": _ignored, "-v": _ignored},
-        needed=("-b", "-k", "-v"),
-    ),
+    name: _alias(row)
+    for name, row in {
+        "updateTopic": f"topic create -t! {_BROKER} -r=--read-queues -w=--write-queues"
+        " -p=permissions",
+        "deleteTopic": "topic delete -t! -c=--cluster",
+        "topicRoute": "topic routes -t! -l:",
+        "topicStatus": "topic status -t! -c=",
+        "topicList": "topic list -c: --all",
+        "clusterList": "cluster list -c=--cluster -i= -m:",
+        "brokerStatus": "broker status -b -c=",
+        "haStatus": "broker ha -b! -c= -i=",
+        "getSyncStateSet": "broker ha -b! -a= -c= -i=",
+        "getBrokerEpoch": "broker ha -b! -c= -i=",
+        "updateSubGroup": f"group create -g! {_BROKER} -s=--consume/--no-consume"
+        " -m=--from-min/--no-from-min -d=--broadcast/--no-broadcast -q=--retry-queues"
+        " -r=--retries -i=--broker-id -w=--broker-id-when-slow -a=--notify/--no-notify",
+        "deleteSubGroup": f"group delete -g! {_BROKER} -r=offsets-too",
+        "consumerProgress": "offset show -g -t=--topic -s:",
+        "consumerStatus": "group consumers -g! -i -b= -s: --state",
+        "consumerConnection": "group consumers -g! -b=",
+        "producerConnection": "group producers -g! -t=",
+        "resetOffsetByTime": "group reset -g! -t!=--topic -s=reset-time -f=force -o=--to-offset",
+        "skipAccumulatedMessage": "offset skip -g! -t! -f=",
+        "cloneGroupOffset": "group clone -s! -d! -t=--topic -o=",
+        "queryMsgById": "message get -i! -t=--topic",
+        "queryMsgByUniqueKey": "message get -i! -t=--topic -c= -a:",
+        "queryMsgByKey": "message query -t!=--topic -k!=--key -b=begin -e=end -m=--max -c=",
+        "queryMsgByOffset": "message query-by-offset -t! -b!=--broker -i!=--queue -o!=--offset -f=",
+        "queryMsgTraceById": "message trace -i! -t=--trace-topic -b= -e= -c=",
+        "printMsg": "message print -t! -s=--tag -b=begin -e=end -c= -d=",
+        "consumeMessage": "message print -t! -b=--broker -i=--queue -o=--offset -s=begin -e=end"
+        " -c=--max -g=",
+        "sendMessage": "message send -t! -p!=--body -k=--key -c=--tag -b=--broker -i=--queue"
+        " -m=trace",
+        "wipeWritePerm": "broker set-permission -b! r",
+        "addWritePerm": "broker set-permission -b! rw",
+        "statsAll": "stats all -t -a:--active",
+        "updateBrokerConfig": "broker settings -b! -k!= -v!=",
+    }.items()
 }
-"""By mqadmin's name. An option that is ignored means what ours does anyway."""
+"""Translations by mqadmin's name. A row has the verb, then its options, `!` behind needed ones:
+
+`-t` becomes an argument, `-c=--cluster` an option, `-s=--a/--b` one of two switches,
+`-p=permissions` the words that a conversion returns; `-c=` is ignored with its value. `-a:--active`
+has no value. Any other word always follows.
+"""
 
 _LONG: Final[Mapping[str, str]] = {
-    "--namesrvAddr": "-n",
-    "--brokerAddr": "-b",
-    "--brokerName": "-b",
-    "--clusterName": "-c",
-    "--topic": "-t",
-    "--groupName": "-g",
-    "--consumerGroup": "-g",
-    "--producerGroup": "-g",
-    "--group": "-g",
-    "--msgId": "-i",
-    "--key": "-k",
-    "--value": "-v",
-    "--readQueueNums": "-r",
-    "--writeQueueNums": "-w",
-    "--perm": "-p",
-    "--timestamp": "-s",
-    "--offset": "-o",
-    "--body": "-p",
-    "--consumeEnable": "-s",
-    "--consumeFromMinEnable": "-m",
-    "--consumeBroadcastEnable": "-d",
-    "--retryQueueNums": "-q",
-    "--retryMaxTimes": "-r",
-    "--brokerId": "-i",
-    "--whichBrokerWhenConsumeSlowly": "-w",
-    "--notifyConsumerIdsChanged": "-a",
-    "--removeOffset": "-r",
-    "--clientId": "-i",
-    "--jstack": "-s",
-    "--force": "-f",
-    "--srcGroup": "-s",
-    "--destGroup": "-d",
-    "--offline": "-o",
-    "--msgKey": "-k",
-    "--maxNum": "-m",
-    "--beginTimestamp": "-b",
-    "--endTimestamp": "-e",
-    "--queueId": "-i",
-    "--qid": "-i",
-    "--bodyFormat": "-f",
-    "--traceTopic": "-t",
-    "--subExpression": "-s",
-    "--charsetName": "-c",
-    "--printBody": "-d",
-    "--MessageNumber": "-c",
-    "--tags": "-c",
-    "--broker": "-b",
-    "--msgTraceEnable": "-m",
-    "--activeTopic": "-a",
-    "--list": "-l",
-    "--clusterModel": "-c",
-    "--moreStats": "-m",
-    "--interval": "-i",
+    f"--{name}": short
+    for short, names in {
+        "-n": "namesrvAddr",
+        "-b": "brokerAddr brokerName beginTimestamp broker",
+        "-c": "clusterName charsetName MessageNumber tags clusterModel",
+        "-t": "topic traceTopic",
+        "-g": "groupName consumerGroup producerGroup group",
+        "-i": "msgId brokerId clientId queueId qid interval",
+        "-k": "key msgKey",
+        "-v": "value",
+        "-r": "readQueueNums retryMaxTimes removeOffset",
+        "-w": "writeQueueNums whichBrokerWhenConsumeSlowly",
+        "-p": "perm body",
+        "-s": "timestamp consumeEnable jstack srcGroup subExpression",
+        "-o": "offset offline",
+        "-m": "consumeFromMinEnable maxNum msgTraceEnable moreStats",
+        "-d": "consumeBroadcastEnable destGroup printBody",
+        "-q": "retryQueueNums",
+        "-a": "notifyConsumerIdsChanged activeTopic",
+        "-f": "force bodyFormat",
+        "-e": "endTimestamp",
+        "-l": "list",
+    }.items()
+    for name in names.split()
 }
 _LONG_ELSEWHERE: Final[Mapping[tuple[str, str], str]] = {
     ("consumeMessage", "--beginTimestamp"): "-s",
 }
-"""Long names that mqadmin gives to two letters, by verb."""
+"""Long names that stand for another letter in one sub-command."""
 
 _OURS: Final = ("--json", "--yes")
 
 
 def translate(name: str, arguments: Words) -> list[str]:
-    """Return our command line for one of mqadmin's.
+    """Return the command line of `ternmq` for one of mqadmin's.
 
     Common options mean the same everywhere: `-n` NameServers, `-b` a broker's address or name,
     `-c` a cluster, `-t` a topic, `-g` a group. `--nameserver` and `--json` are understood as well.
 
     Raises:
-        UsageError: An option is not known here, lacks its value, or is missing.
+        UsageError: An option is unknown, lacks its value, or is missing.
     """
     alias = ALIASES[name]
     given: dict[str, str] = {}
@@ -391,7 +296,7 @@ def translate(name: str, arguments: Words) -> list[str]:
 
 
 def _parted(arguments: Words) -> Iterator[str]:
-    """Yield the words of a line, `--name=value` as two."""
+    """Yield the words of a command line, `--name=value` as two."""
     for word in arguments:
         option, is_parted, value = word.partition("=")
         if is_parted and option.startswith("--"):
@@ -401,7 +306,7 @@ def _parted(arguments: Words) -> Iterator[str]:
 
 
 def command(name: str) -> click.Command | None:
-    """Return the hidden verb of one of mqadmin's names, or None."""
+    """Return the hidden verb for a sub-command of mqadmin, or None if there is none."""
     if name not in ALIASES:
         return None
 
