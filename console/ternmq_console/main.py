@@ -1,4 +1,4 @@
-"""`ternmq`: services, administration, and messages from and to the shell."""
+"""Root of the command line `ternmq`, with its groups of verbs."""
 
 import logging
 import sys
@@ -9,137 +9,154 @@ import click
 from ternmq_console.cli.lazy_group import LazyGroup
 from ternmq_model.version import __version__
 
-_HERE = "ternmq_console"
-
 topic = LazyGroup(
     name="topic",
     help="Create, list, describe and delete topics.",
     lazy={
-        "create": (f"{_HERE}.topic:create", "Create a topic, or set all of its settings."),
-        "alter": (f"{_HERE}.topic:alter", "Change some settings of a topic."),
-        "list": (f"{_HERE}.topic:list_", "List topics."),
-        "describe": (f"{_HERE}.topic:describe", "Show a topic's queues and their offsets."),
-        "status": (f"{_HERE}.topic:status", "Show what a topic's queues hold."),
-        "routes": (f"{_HERE}.topic:routes", "Show what clients are told of a topic."),
-        "order": (f"{_HERE}.topic:order", "Show or set a topic's fixed order of queues."),
-        "offsets": (f"{_HERE}.topic:offsets", "Show where a topic's queues stood at a time."),
-        "delete": (f"{_HERE}.topic:delete", "Delete a topic and what its groups have consumed."),
+        "create": (".topic:create", "Create a topic, or set all of its settings."),
+        "alter": (".topic:alter", "Change some settings of a topic."),
+        "list": (".topic:list_", "List topics."),
+        "describe": (".topic:describe", "Show a topic's queues and their offsets."),
+        "status": (".topic:status", "Show how many messages each queue of a topic holds."),
+        "routes": (".topic:routes", "Show the route of a topic, as clients get it."),
+        "order": (".topic:order", "Show or set a topic's fixed order of queues."),
+        "offsets": (".topic:offsets", "Show the offset of each queue at a time."),
+        "delete": (".topic:delete", "Delete a topic with the offsets of its groups."),
     },
 )
 
 group = LazyGroup(
     name="group",
-    help="Set up, look at, reset and delete consumer groups.",
+    help="Create, describe, reset and delete consumer groups.",
     lazy={
-        "create": (f"{_HERE}.group.changes:create", "Create a group, or set all of its settings."),
-        "alter": (f"{_HERE}.group.changes:alter", "Change some settings of a group."),
-        "list": (f"{_HERE}.group.groups:list_", "List groups with members, offsets or settings."),
-        "describe": (f"{_HERE}.group.groups:describe", "Show a group's members, offsets and lag."),
-        "consumers": (f"{_HERE}.group.clients:consumers", "Show a group's members, or ask one."),
-        "producers": (f"{_HERE}.group.clients:producers", "Show live producers."),
-        "reset": (f"{_HERE}.group.changes:reset", "Set where a group goes on, by time or offset."),
-        "clone": (f"{_HERE}.group.changes:clone", "Let one group be as far as another."),
-        "delete": (f"{_HERE}.group.changes:delete", "Delete a group and all that belongs to it."),
+        "create": (".group.changes:create", "Create a group, or set all of its settings."),
+        "alter": (".group.changes:alter", "Change some settings of a group."),
+        "list": (".group.groups:list_", "List groups with members, offsets or settings."),
+        "describe": (".group.groups:describe", "Show a group's members, offsets and lag."),
+        "consumers": (
+            ".group.clients:consumers",
+            "Show the members of a group, or the state of one.",
+        ),
+        "producers": (".group.clients:producers", "Show live producers."),
+        "reset": (".group.changes:reset", "Set the offsets of a group, by time or offset."),
+        "clone": (".group.changes:clone", "Copy the offsets of one group to another."),
+        "delete": (
+            ".group.changes:delete",
+            "Delete a group with all that belongs to it.",
+        ),
     },
 )
 
 dlq = LazyGroup(
     name="dlq",
-    help="Look at dead letters, send them again, or drop them.",
+    help="List, show, redrive and drop dead letters.",
     lazy={
-        "list": (f"{_HERE}.dlq:list_", "List groups with dead letters, and how many."),
-        "show": (f"{_HERE}.dlq:show", "Show dead letters of a group."),
-        "redrive": (f"{_HERE}.dlq:redrive", "Send dead letters again, each once."),
-        "drop": (f"{_HERE}.dlq:drop", "Drop dead letters, or delete them."),
+        "list": (".dlq:list_", "List groups with the number of their dead letters."),
+        "show": (".dlq:show", "Show dead letters of a group."),
+        "redrive": (".dlq:redrive", "Send dead letters again, each once."),
+        "drop": (".dlq:drop", "Drop dead letters, or delete them."),
     },
 )
 
 transaction = LazyGroup(
     name="transaction",
-    help="Look at open transactions, and roll back what a killed driver has staged.",
+    help="List open transactions, and roll back staged rows.",
     lazy={
-        "list": (f"{_HERE}.transaction:list_", "List open transactions by batch and broker."),
-        "rollback": (f"{_HERE}.transaction:rollback", "Roll back staged rows of a query."),
+        "list": (".transaction:list_", "List open transactions by batch and broker."),
+        "rollback": (".transaction:rollback", "Roll back staged rows of a query."),
     },
 )
 
 cluster = LazyGroup(
     name="cluster",
-    help="Look at clusters, and take brokers out of use.",
+    help="List brokers, check their health, and take them out of use.",
     lazy={
         "list": (
-            f"{_HERE}.cluster.brokers:list_",
-            "List masters and slaves and how their stores stand.",
+            ".cluster.brokers:list_",
+            "List masters and slaves with the state of their stores.",
         ),
-        "clean": (f"{_HERE}.broker.clean:clean", "Let a broker delete what has expired now."),
+        "clean": (".broker.clean:clean", "Delete expired files of a broker now."),
         "status": (
-            f"{_HERE}.cluster.cluster_health:status",
-            "Tell whether the cluster is healthy.",
+            ".cluster.cluster_health:status",
+            "Check the health of the cluster.",
         ),
         "wipe-write-permission": (
-            f"{_HERE}.cluster.brokers:wipe_write_permission",
-            "Let nobody send to a broker any more.",
+            ".cluster.brokers:wipe_write_permission",
+            "Remove write permission from every topic of a broker.",
         ),
     },
 )
 
 message = LazyGroup(
     name="message",
-    help="Look at messages.",
+    help="Get, query, print and send messages.",
     lazy={
-        "get": (f"{_HERE}.message.lookup:get", "Show one message by either of its ids."),
-        "query": (f"{_HERE}.message.lookup:query", "List messages by key."),
+        "get": (".message.lookup:get", "Show one message by either of its ids."),
+        "query": (".message.lookup:query", "List messages by key."),
         "query-by-offset": (
-            f"{_HERE}.message.lookup:query_by_offset",
+            ".message.lookup:query_by_offset",
             "Show the message at an offset of a queue.",
         ),
-        "print": (f"{_HERE}.message.print:print_", "Print the messages that a topic keeps."),
-        "trace": (f"{_HERE}.message.trace:trace", "Show who sent and who consumed a message."),
-        "send": (f"{_HERE}.message.send:send", "Send one message."),
+        "print": (".message.print:print_", "Print the stored messages of a topic."),
+        "trace": (".message.trace:trace", "Show the producer and the consumers of a message."),
+        "send": (".message.send:send", "Send one message."),
     },
 )
 
 offset = LazyGroup(
     name="offset",
-    help="Look at how far groups are, and skip what waits.",
+    help="Show the lag of groups, and skip waiting messages.",
     lazy={
         "show": (
-            f"{_HERE}.group.offsets:show",
-            "Show the lag of a group in each queue, or of all.",
+            ".group.offsets:show",
+            "Show the lag of a group in each queue, or of all groups.",
         ),
-        "skip": (f"{_HERE}.group.offsets:skip", "Let a group skip everything that waits."),
+        "skip": (".group.offsets:skip", "Skip all waiting messages of a group."),
     },
 )
 
 stats = LazyGroup(
     name="stats",
-    help="Look at what brokers count: by topic, queue, group and broker.",
+    help="Show the counters of topics, queues and groups.",
     lazy={
-        "all": (f"{_HERE}.stats:all_", "Show every topic with its groups: rates and lag."),
-        "top": (f"{_HERE}.stats:top", "Show the busiest topics or groups."),
-        "show": (f"{_HERE}.stats:show", "Show counters by RocketMQ's names."),
+        "all": (".stats:all_", "Show every topic with its groups: rates and lag."),
+        "top": (".stats:top", "Show the busiest topics or groups."),
+        "show": (".stats:show", "Show counters by RocketMQ's names."),
     },
 )
 
 store = LazyGroup(
     name="store",
-    help="Look into a data directory: the files of a store, ours or Apache RocketMQ's.",
+    help="Inspect or repair the files of a store.",
     lazy={
-        "dump": (f"{_HERE}.store.dump:dump", "Print every record, unit or index entry."),
-        "check": (f"{_HERE}.store.check:check", "Check everything, and change nothing."),
-        "repair": (f"{_HERE}.store.repair:repair", "Remove what the next start builds anew."),
+        "dump": (".store.dump:dump", "Print every record, unit or index entry."),
+        "check": (".store.check:check", "Check every file, and change none."),
+        "repair": (".store.repair:repair", "Remove damaged files that the next start rebuilds."),
     },
 )
 
 pipeline = LazyGroup(
     name="pipeline",
-    help="Move topics to and from files with Spark, and report on a cluster.",
+    help="Archive, replay and redrive with Spark; report on a cluster.",
     lazy={
-        "archive": (f"{_HERE}.pipeline.jobs:archive", "Keep topics as Parquet, by topic and date."),
-        "replay": (f"{_HERE}.pipeline.jobs:replay", "Send an archive, or a topic's past, again."),
-        "redrive": (f"{_HERE}.pipeline.jobs:redrive", "Send dead letters to their first topics."),
-        "report": (f"{_HERE}.pipeline.report:report", "Show lag, rates, sizes and who is slow."),
+        "archive": (".pipeline.jobs:archive", "Archive topics as Parquet, by topic and date."),
+        "replay": (".pipeline.jobs:replay", "Send stored messages of an archive or a topic again."),
+        "redrive": (".pipeline.jobs:redrive", "Send dead letters to their original topics."),
+        "report": (".pipeline.report:report", "Show lag, rates, sizes and slow groups."),
     },
+)
+
+_GROUPS: Final = (
+    topic,
+    group,
+    dlq,
+    cluster,
+    transaction,
+    message,
+    offset,
+    stats,
+    store,
+    pipeline,
 )
 
 ternmq = LazyGroup(
@@ -147,30 +164,21 @@ ternmq = LazyGroup(
     help=(
         "A message queue with Apache RocketMQ's semantics and files.\n\n"
         "Exit codes: 0 done, 1 failed, 2 usage or a refused value, 3 not found, 4 unreachable"
-        " or printed in part, 141 nobody reads the output."
+        " or printed in part, 141 reader of the output gone."
     ),
     lazy={
-        "dev": (f"{_HERE}.services.commands:dev", "Run a NameServer and a broker in one process."),
-        "nameserver": (f"{_HERE}.services.commands:nameserver", "Run a NameServer."),
-        "broker": (f"{_HERE}.broker.command:broker", "Run a broker, or look at one that runs."),
-        "health": (f"{_HERE}.services.health:health", "Tell whether a service serves."),
+        "dev": (".services.commands:dev", "Run a NameServer and a broker in one process."),
+        "nameserver": (".services.commands:nameserver", "Run a NameServer."),
+        "broker": (".broker.command:broker", "Run a broker, or manage a running one."),
+        "health": (".services.health:health", "Check the health of one service."),
         "produce": (
-            f"{_HERE}.message.produce:produce",
+            ".message.produce:produce",
             "Send lines of standard input as messages.",
         ),
-        "consume": (f"{_HERE}.message.consume:consume", "Print messages as they come."),
-        "topic": (f"{_HERE}.main:topic", "Create, list, describe and delete topics."),
-        "group": (f"{_HERE}.main:group", "Set up, look at, reset and delete consumer groups."),
-        "dlq": (f"{_HERE}.main:dlq", "Look at dead letters, send them again, or drop them."),
-        "cluster": (f"{_HERE}.main:cluster", "Look at clusters, and take brokers out of use."),
-        "transaction": (f"{_HERE}.main:transaction", "List open transactions, roll back staged."),
-        "message": (f"{_HERE}.main:message", "Look at messages, and send one."),
-        "offset": (f"{_HERE}.main:offset", "Look at how far groups are."),
-        "stats": (f"{_HERE}.main:stats", "Look at what brokers count."),
-        "store": (f"{_HERE}.main:store", "Look into a data directory."),
-        "pipeline": (f"{_HERE}.main:pipeline", "Archive, replay, redrive and report."),
+        "consume": (".message.consume:consume", "Print new messages as they arrive."),
+        **{one.name or "": (f".main:{one.name}", one.help or "") for one in _GROUPS},
     },
-    hidden=f"{_HERE}.aliases:command",
+    hidden=".aliases:command",
 )
 click.version_option(__version__, prog_name="ternmq")(ternmq)
 
@@ -190,13 +198,13 @@ LOGGERS: Final = (
     "ternmq_runtime",
     "ternmq_store",
 )
-"""Every package's logger."""
+"""Loggers of all packages."""
 
 
 def quieten_logs() -> None:
-    """Keep Python from printing our warnings where nobody configured logging.
+    """Suppress log lines unless a verb configures logging, as services do.
 
-    A verb for clients ends with one line that says all. Services configure logging, and see them.
+    The error of any other verb is a single line.
     """
     for name in LOGGERS:
         logging.getLogger(name).addHandler(logging.NullHandler())

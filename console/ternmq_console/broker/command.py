@@ -1,11 +1,9 @@
-"""`ternmq broker`: runs a broker, and with a verb behind it looks at one that runs."""
+"""Group `ternmq broker`: runs a broker, or with a verb manages a running one."""
 
 import click
 
 from ternmq_console.cli.lazy_group import LazyGroup
 from ternmq_console.services.commands import broker as service
-
-_HERE = "ternmq_console"
 
 
 @click.pass_context
@@ -17,30 +15,30 @@ def _run(context: click.Context, /, **options: object) -> None:
 
 broker = LazyGroup(
     name="broker",
-    help=f"{service.help} With a verb: look at brokers that run, and change their settings.",
+    help=f"{service.help} With a verb: manage running brokers.",
     lazy={
-        "status": (f"{_HERE}.broker.status:status", "Show what the brokers' stores have counted."),
-        "ha": (f"{_HERE}.broker.replicas:ha", "Show how the slaves of a broker follow."),
-        "promote": (f"{_HERE}.broker.replicas:promote", "Make a slave the master."),
+        "status": (".broker.status:status", "Show the counters of the brokers' stores."),
+        "ha": (".broker.replicas:ha", "Show the replication of a broker's slaves."),
+        "promote": (".broker.replicas:promote", "Make a slave the master."),
         "repair-epoch": (
-            f"{_HERE}.broker.repair_epoch:repair_epoch",
-            "Set back an epoch that nobody began.",
+            ".broker.repair_epoch:repair_epoch",
+            "Set back an epoch that no master began.",
         ),
         "forget-epoch": (
-            f"{_HERE}.broker.forget_epoch:forget_epoch",
-            "Let a NameServer forget brokers that will not come back.",
+            ".broker.forget_epoch:forget_epoch",
+            "Delete epochs of removed brokers from a NameServer.",
         ),
-        "settings": (f"{_HERE}.broker.settings:settings", "Show or change settings at run time."),
+        "settings": (".broker.settings:settings", "Show or change settings at run time."),
         "set-permission": (
-            f"{_HERE}.broker.settings:set_permission",
-            "Let nobody send to a broker, or let it be sent to again.",
+            ".broker.settings:set_permission",
+            "Remove write permission of a broker, or restore it.",
         ),
         "drain": (
-            f"{_HERE}.broker.settings:drain",
-            "Let a master take no more messages: producers wait, or send elsewhere.",
+            ".broker.settings:drain",
+            "Stop a master from accepting messages; producers wait or use others.",
         ),
-        "undrain": (f"{_HERE}.broker.settings:undrain", "Let a master take messages again."),
-        "clean": (f"{_HERE}.broker.clean:clean", "Let a broker delete what has expired now."),
+        "undrain": (".broker.settings:undrain", "Accept messages at a drained master again."),
+        "clean": (".broker.clean:clean", "Delete expired files of a broker now."),
     },
 )
 broker.params = [*service.params]

@@ -1,4 +1,4 @@
-"""Commands that are imported when they run, so that `--help` does not wait for gRPC and numpy."""
+"""Groups that import commands when they run: `--help` does not wait for gRPC and numpy."""
 
 import os
 import sys
@@ -25,11 +25,11 @@ NOBODY_READS: Final = 128 + 13
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name and one line of help.
+    """Group of commands, each with its name and one line of help.
 
     Args:
-        lazy: Command name to (`module:attribute`, its line in the group's help).
-        hidden: `module:function` that is asked for names which no help tells; empty = none.
+        lazy: Command name to (`.module:attribute`, its line in the group's help).
+        hidden: `.module:function` that returns commands which no help lists; empty = none.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class LazyGroup(click.Group):
         self._hidden = hidden
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order they were given: the common ones first."""
+        """Return the names of the commands in the order of the help."""
         return list(self._lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -54,7 +54,7 @@ class LazyGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands and options that begin so, without importing any command."""
+        """Return the commands and options that begin with `incomplete`; import no command."""
         commands = [
             CompletionItem(name, help=text)
             for name, (_, text) in self._lazy.items()
@@ -63,36 +63,36 @@ class LazyGroup(click.Group):
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run a command line; from here on, standard output and error show what is unprintable."""
+        """Run a command line; standard output and error show unprintable characters as escapes."""
         make_output_visible()
         return super().main(*args, **extra)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Read the words of a command line; what is wrong with them is told in one line."""
+        """Parse the words of a command line; a usage error is printed in one line."""
         with _errors_in_one_line():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. A reader of its output that went away, as `head` does, gets no line."""
+        """Run the command; exit without an error line when the reader of the output has gone."""
         try:
             with _errors_in_one_line():
                 return super().invoke(ctx)
         except BrokenPipeError:
-            # What is still in the buffer would fail again when it is flushed at exit.
+            # The rest of the buffer would fail again when it is flushed at exit.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, sys.stdout.fileno())
             os.close(nowhere)
             raise SystemExit(NOBODY_READS) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without importing any."""
+        """Write the list of commands; import none of them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self._lazy.items()])
 
 
 @add_completion_class
 class _Bash(BashComplete):
-    """Takes `--option=value`, which bash hands over as three words, for an option and a value."""
+    """Completion for bash, which passes `--option=value` as three words."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
         words, incomplete = super().get_completion_args()
@@ -100,7 +100,7 @@ class _Bash(BashComplete):
 
 
 class _WholeWords(ShellComplete):
-    """Completes `--option=value` for shells that replace the whole word."""
+    """Completion of `--option=value` for shells that replace the whole word."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         option, separator, _ = incomplete.partition("=")
@@ -132,6 +132,5 @@ def _errors_in_one_line() -> Generator[None]:
 
 
 def _attribute(place: str) -> Any:
-    """Return what lies at `module:attribute`, which is imported."""
     module, _, attribute = place.partition(":")
-    return getattr(import_module(module), attribute)
+    return getattr(import_module(module, "ternmq_console"), attribute)
