@@ -40,7 +40,6 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "pandas": frozenset({"pipeline"}),
     "pyarrow": frozenset({"store", "pipeline"}),
     "pyspark": frozenset({"pipeline"}),
-    "rich": frozenset({"console"}),
 }
 """What we depend on, in the core or an extra, and the roles that may import it."""
 
