@@ -14,11 +14,10 @@ from ternmq_model.record.format import (
     MAGIC_V1,
     OVERHEAD_BYTES,
     decode_record,
-    header_type,
     read_physical_offset,
     read_sys_flag,
-    take_headers,
 )
+from ternmq_model.record.header_arrays import header_type, take_headers
 from ternmq_model.stored_message import StoredMessage, stored_message_at
 
 

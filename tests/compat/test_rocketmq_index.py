@@ -12,7 +12,8 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import decode_properties
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.fields import QueueRows
-from ternmq_model.record.format import Record, decode_record, header_type, take_headers
+from ternmq_model.record.format import Record, decode_record
+from ternmq_model.record.header_arrays import header_type, take_headers
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.index.index_files import IndexFiles
 from tests.support.stores import HandClock

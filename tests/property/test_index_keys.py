@@ -10,7 +10,8 @@ from ternmq_model.index_keys import find_keys, key_hash
 from ternmq_model.properties import decode_properties
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.fields import QueueRows
-from ternmq_model.record.format import decode_record, encode_record, header_type, take_headers
+from ternmq_model.record.format import decode_record, encode_record
+from ternmq_model.record.header_arrays import header_type, take_headers
 from tests.support.records import BORN_HOST, STORE_HOST
 
 PIECES = st.sampled_from(

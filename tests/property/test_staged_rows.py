@@ -14,7 +14,8 @@ from ternmq_broker.storage.system_topic_routing import RoutingRules
 from ternmq_model.errors import refusal
 from ternmq_model.properties import decode_properties
 from ternmq_model.record.batch import RecordBatch
-from ternmq_model.record.format import FLAG_COMPRESSED, decode_record, put_headers
+from ternmq_model.record.format import FLAG_COMPRESSED, decode_record
+from ternmq_model.record.header_arrays import put_headers
 from ternmq_model.response_code import ResponseCode
 from tests.support.records import STORE_HOST, batch_of, record
 

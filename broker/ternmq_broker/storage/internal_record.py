@@ -25,10 +25,9 @@ from ternmq_model.record.format import (
     PROPERTIES_BYTES_MAX,
     Record,
     encode_record,
-    header_type,
     host_flags,
-    take_headers,
 )
+from ternmq_model.record.header_arrays import header_type, take_headers
 
 _WAITING_BYTES: Final = 512
 """By which properties may grow at most before a record is stored: its checksum, its real topic."""

@@ -27,12 +27,8 @@ from ternmq_model.properties import (
 from ternmq_model.record.batch import RecordBatch, is_plain
 from ternmq_model.record.checksum import RESERVED_CHECKSUM
 from ternmq_model.record.fields import QueueRows, cut_out
-from ternmq_model.record.format import (
-    LENGTH_BYTES,
-    PROPERTIES_BYTES_MAX,
-    encode_topic,
-    pack_lengths,
-)
+from ternmq_model.record.format import LENGTH_BYTES, PROPERTIES_BYTES_MAX, encode_topic
+from ternmq_model.record.header_arrays import pack_lengths
 
 _ROWS_MIN: Final = 8
 """Fewer are sooner rewritten one by one."""

@@ -28,10 +28,9 @@ from ternmq_model.record.format import (
     LENGTH_BYTES,
     MAGIC_V1,
     header_struct,
-    header_type,
     pack_length,
-    take_headers,
 )
+from ternmq_model.record.header_arrays import header_type, take_headers
 
 _HEAD: Final = header_struct(0)
 _IPV4: Final = header_type(0)

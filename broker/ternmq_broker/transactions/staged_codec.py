@@ -27,10 +27,9 @@ from ternmq_model.record.format import (
     LENGTH_BYTES,
     MAGIC_V1,
     encode_topic,
-    header_type,
     read_length,
-    take_headers,
 )
+from ternmq_model.record.header_arrays import header_type, take_headers
 
 HALF_TOPIC_FIELD: Final = encode_topic(HALF_TOPIC.encode())
 """The topic of half messages behind its length, as it follows the body."""

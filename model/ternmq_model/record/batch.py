@@ -45,15 +45,17 @@ from ternmq_model.record.format import (
     FLAG_COMPRESSION_MASK,
     MAGIC_V1,
     PROPERTIES_BYTES_MAX,
-    Headers,
     Record,
     decode_record,
-    header_type,
     host_flags,
+    with_properties,
+)
+from ternmq_model.record.header_arrays import (
+    Headers,
+    header_type,
     put_headers,
     read_lengths,
     take_headers,
-    with_properties,
 )
 
 _PAIR_END: Final = 2

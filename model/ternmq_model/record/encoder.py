@@ -10,13 +10,11 @@ from ternmq_model.record.format import (
     MAGIC_V1,
     PROPERTIES_BYTES_MAX,
     encode_topic,
-    header_pieces,
     header_struct,
-    header_type,
     host_flags,
     pack_length,
-    pack_lengths,
 )
+from ternmq_model.record.header_arrays import header_pieces, header_type, pack_lengths
 
 
 class RecordEncoder:

@@ -1,8 +1,9 @@
-"""Byte layout of commit log records (docs/formats/commit-log.md), for one record and for many.
+"""Byte layout of commit log records (docs/formats/commit-log.md).
 
 Producers build records, brokers check and complete them, the disk stores them, consumers read
-them: the same bytes all the way, so nothing is converted twice. No other module knows where a
-field lies or in which byte order.
+them: the same bytes all the way, so nothing is converted twice. No module but this one and
+`header_arrays`, which reads the headers of many records, knows where a field lies or in which
+byte order.
 
     total size 4 | magic 4 | body crc 4 | queue id 4 | flag 4 | queue offset 8 | physical offset 8
     sys flag 4 | born time 8 | born host 8/20 | store time 8 | store host 8/20 | reconsume times 4
@@ -12,22 +13,14 @@ field lies or in which byte order.
 Integers are big-endian and signed. A host is an address of 4 or 16 bytes and a port of 4; two
 bits of the sys flag say which.
 
-For many records, a window over a buffer has one item per byte, each as long as a header,
-overlapping its neighbours. Copying the items at the records' starts moves headers at memory speed
-(4 ns each, measured) where unpacking one record takes a microsecond.
-
 Source: RocketMQ `MessageExtEncoder`, `MessageDecoder`, `CommitLog`.
 """
 
 import struct
 import zlib
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ternmq_model.arrays import Bytes, Ints, layout_bytes
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 
@@ -74,9 +67,6 @@ OVERHEAD_BYTES: Final = BODY_AT + 3
 
 OVERHEAD_BYTES_MAX: Final = HEADER_BYTES_MAX + 3
 """Length of a V1 record with IPv6 hosts and no topic, body and properties."""
-
-Headers = NDArray[np.void]
-"""Structures with the fields of `RecordHeader`, big-endian, as they lie in a record."""
 
 
 class RecordHeader(NamedTuple):
@@ -137,34 +127,10 @@ class Record(NamedTuple):
     properties: bytes
 
 
-def _header_type(born_host_bytes: int, store_host_bytes: int) -> "np.dtype[np.void]":
-    fields: list[Any] = [
-        ("total_bytes", ">i4"),
-        ("magic", ">i4"),
-        ("body_crc", ">i4"),
-        ("queue_id", ">i4"),
-        ("flag", ">i4"),
-        ("queue_offset", ">i8"),
-        ("physical_offset", ">i8"),
-        ("sys_flag", ">i4"),
-        ("born_at_ms", ">i8"),
-        ("born_host", f"V{born_host_bytes}"),
-        ("stored_at_ms", ">i8"),
-        ("store_host", f"V{store_host_bytes}"),
-        ("reconsume_times", ">i4"),
-        ("prepared_offset", ">i8"),
-        ("body_bytes", ">i4"),
-    ]
-    return np.dtype(fields)
-
-
-# Both tuples are indexed by the two bits of the sys flag.
+# Indexed by the two bits of the sys flag.
 _HEADERS: Final = tuple(
     struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for store in (8, 20) for born in (8, 20)
 )
-_HEADER_TYPES: Final = tuple(_header_type(born, store) for store in (8, 20) for born in (8, 20))
-assert all(kind.names == RecordHeader._fields for kind in _HEADER_TYPES)
-assert [kind.itemsize for kind in _HEADER_TYPES] == [each.size for each in _HEADERS]
 assert [_HEADERS[0].size, _HEADERS[3].size] == [BODY_AT, HEADER_BYTES_MAX]
 
 _START: Final = struct.Struct(">ii")
@@ -173,7 +139,9 @@ _LONG: Final = struct.Struct(">q")
 _SHORT: Final = struct.Struct(">h")
 _MAGIC_AT: Final = 4
 _QUEUE_ID_AT: Final = 12
-_QUEUE_OFFSET_AT: Final = 20
+QUEUE_OFFSET_AT: Final = 20
+"""Position of the queue offset."""
+
 _PHYSICAL_OFFSET_AT: Final = 28
 _SYS_FLAG_AT: Final = 36
 FLAGS_BYTE_AT: Final = _SYS_FLAG_AT + 3
@@ -182,13 +150,13 @@ FLAGS_BYTE_AT: Final = _SYS_FLAG_AT + 3
 _STORED_AT: Final = 56
 """Position of the store time behind an IPv4 born host."""
 
-_HOST_SHIFT: Final = 4
+HOSTS_SHIFT: Final = 4
+"""Position of the two bits of the sys flag that say how long the hosts are."""
+
 _HOST_MORE_BYTES: Final = 12
 """Bytes by which an IPv6 host is longer than an IPv4 one."""
 
 _MAGICS: Final = tuple(_INT.pack(magic) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
-_LONG_ITEM: Final = np.dtype(">i8")
-_QUEUE_OFFSETS_AND_SIZES_AT: Final = np.array([[_QUEUE_OFFSET_AT], [0]])
 
 OFFSETS_BYTES: Final = _PHYSICAL_OFFSET_AT + _LONG.size
 """Length of a header up to and with its physical offset, which `claimed_offset` needs."""
@@ -207,12 +175,7 @@ def body_crc(body: bytes | memoryview) -> int:
 
 def header_struct(sys_flag: int) -> struct.Struct:
     """Return the layout of the fixed part for the hosts that `sys_flag` announces."""
-    return _HEADERS[(sys_flag >> _HOST_SHIFT) & 3]
-
-
-def header_type(sys_flag: int) -> "np.dtype[np.void]":
-    """Return the structure of the fixed part for the hosts that `sys_flag` announces."""
-    return _HEADER_TYPES[(sys_flag >> _HOST_SHIFT) & 3]
+    return _HEADERS[(sys_flag >> HOSTS_SHIFT) & 3]
 
 
 def host_flags(born_host_bytes: int, store_host_bytes: int) -> int:
@@ -302,7 +265,7 @@ def read_queue_id(data: bytes | memoryview, position: int = 0) -> int:
 
 def read_queue_offset(data: bytes | memoryview, position: int = 0) -> QueueOffset:
     """Return the queue offset of the record at `position`."""
-    return QueueOffset(_LONG.unpack_from(data, position + _QUEUE_OFFSET_AT)[0])
+    return QueueOffset(_LONG.unpack_from(data, position + QUEUE_OFFSET_AT)[0])
 
 
 def read_physical_offset(data: bytes | memoryview, position: int = 0) -> PhysicalOffset:
@@ -322,7 +285,7 @@ def read_stored_at_ms(data: bytes | memoryview, position: int = 0) -> int:
 def read_header(data: bytes | memoryview, position: int = 0) -> RecordHeader:
     """Return the header at `position`, which must lie in `data` completely."""
     flags = _INT.unpack_from(data, position + _SYS_FLAG_AT)[0]
-    return RecordHeader._make(_HEADERS[(flags >> _HOST_SHIFT) & 3].unpack_from(data, position))
+    return RecordHeader._make(_HEADERS[(flags >> HOSTS_SHIFT) & 3].unpack_from(data, position))
 
 
 def find_header(data: bytes | memoryview, position: int = 0) -> RecordHeader | None:
@@ -462,58 +425,3 @@ def decode_record(
         bytes(buffer[topic_at : topic_at + topic_bytes]),
         bytes(buffer[properties_at:end]),
     )
-
-
-def take_headers(
-    data: bytes | bytearray | memoryview | Bytes, starts: Ints, kind: "np.dtype[np.void]"
-) -> Headers:
-    """Return copies of the headers at `starts`; each must lie wholly in `data`."""
-    return _window(data, kind)[starts].view(kind)
-
-
-def put_headers(target: bytearray | memoryview | Bytes, starts: Ints, headers: Headers) -> None:
-    """Write `headers` at `starts` of the writable `target`."""
-    born_host, store_host = headers.dtype["born_host"], headers.dtype["store_host"]
-    kind = header_type(host_flags(born_host.itemsize, store_host.itemsize))
-    items = layout_bytes(headers, kind).view(np.dtype((np.void, kind.itemsize)))
-    _window(target, kind)[starts] = items
-
-
-def _window(
-    data: bytes | bytearray | memoryview | Bytes, kind: "np.dtype[np.void]"
-) -> NDArray[np.void]:
-    size = kind.itemsize
-    return np.ndarray(
-        (max(len(data) - size + 1, 0),), np.dtype((np.void, size)), data, strides=(1,)
-    )
-
-
-def header_pieces(headers: Headers) -> list[bytes]:
-    """Return the bytes of each header."""
-    pieces: list[bytes] = headers.view(f"V{headers.dtype.itemsize}").tolist()
-    return pieces
-
-
-def pack_lengths(lengths: Ints) -> list[bytes]:
-    """Return for each of many lengths of properties what `pack_length` returns for one."""
-    pieces: list[bytes] = lengths.astype(">i2").view("V2").tolist()
-    return pieces
-
-
-def read_lengths(view: Bytes, ends: Ints) -> Ints:
-    """Return the lengths of properties, or of V2 topics, that end at `ends`."""
-    return (view[ends - 2].astype(np.int8).astype(np.int64) << 8) | view[ends - 1]
-
-
-def have_sizes_and_offsets(
-    view: memoryview, starts: Ints, sizes: Ints, queue_offsets: Ints
-) -> bool:
-    """Return whether all records at `starts` claim their sizes and queue offsets; takes 5 µs."""
-    window: Ints = np.ndarray((len(view) - _LONG.size + 1,), _LONG_ITEM, view, strides=(1,))
-    try:
-        claimed = window[_QUEUE_OFFSETS_AND_SIZES_AT + starts].astype(np.int64)
-    except IndexError:
-        return False
-    differs = claimed[0] ^ queue_offsets
-    differs |= (claimed[1] >> 32) ^ sizes
-    return not np.count_nonzero(differs)

@@ -10,14 +10,8 @@ from operator import or_
 import numpy as np
 
 from ternmq_model.arrays import Ints
-from ternmq_model.record.format import (
-    FLAG_HOSTS_MASK,
-    MAGIC_V2,
-    Headers,
-    header_type,
-    read_lengths,
-    take_headers,
-)
+from ternmq_model.record.format import FLAG_HOSTS_MASK, MAGIC_V2
+from ternmq_model.record.header_arrays import Headers, header_type, read_lengths, take_headers
 
 
 @dataclass(frozen=True, slots=True)

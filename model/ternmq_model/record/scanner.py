@@ -32,10 +32,10 @@ from ternmq_model.record.format import (
     MAGIC_V1,
     MAGIC_V2,
     OVERHEAD_BYTES,
-    Headers,
     decode_record,
     read_start,
 )
+from ternmq_model.record.header_arrays import Headers
 from ternmq_model.record.integrity import check_record
 from ternmq_model.record.layout import RecordLayout, lay_out
 

@@ -19,9 +19,8 @@ from ternmq_model.record.format import (
     MAGIC_V2,
     OVERHEAD_BYTES,
     decode_record,
-    header_type,
-    take_headers,
 )
+from ternmq_model.record.header_arrays import header_type, take_headers
 from ternmq_model.record.integrity import has_lost_sector
 from ternmq_model.record.layout import RecordLayout, lay_out
 from ternmq_store.columns.slices import gather, parts_of, same_texts

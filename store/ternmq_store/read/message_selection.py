@@ -19,9 +19,8 @@ from ternmq_model.record.format import (
     MAGIC_V2,
     Record,
     encode_topic,
-    header_type,
-    take_headers,
 )
+from ternmq_model.record.header_arrays import header_type, take_headers
 from ternmq_store.disk.layout import base_of
 from ternmq_store.log.quarantine import DamagedRanges
 from ternmq_store.queues.consume_queue_ext import TagCodes, plain_tag_codes

@@ -15,7 +15,7 @@ import numpy as np
 from ternmq_model.arrays import Ints
 from ternmq_model.clock import Clock
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset, logic_offset
-from ternmq_model.record.format import have_sizes_and_offsets
+from ternmq_model.record.header_arrays import have_sizes_and_offsets
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder

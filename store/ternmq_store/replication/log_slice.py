@@ -21,11 +21,10 @@ from ternmq_model.record.format import (
     OVERHEAD_BYTES,
     RECORD_BYTES_MAX,
     find_header,
-    header_type,
     is_blank,
     read_start,
-    take_headers,
 )
+from ternmq_model.record.header_arrays import header_type, take_headers
 from ternmq_model.record.scanner import follow_lengths
 
 _MANY: Final = 1 << 62

@@ -16,7 +16,8 @@ from ternmq_broker.transactions.end_lookup import TransactionIdentity
 from ternmq_broker.transactions.half_codec import message_of, read_half
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch
-from ternmq_model.record.format import FLAG_COMPRESSED, decode_record, put_headers
+from ternmq_model.record.format import FLAG_COMPRESSED, decode_record
+from ternmq_model.record.header_arrays import put_headers
 
 HOST = bytes(8)
 STAGED = {

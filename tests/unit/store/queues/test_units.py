@@ -5,7 +5,7 @@ import pytest
 
 from ternmq_model.arrays import layout_bytes
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.format import header_type, put_headers
+from ternmq_model.record.header_arrays import header_type, put_headers
 from ternmq_store.index.index_format import SLOT
 from ternmq_store.queues.units import (
     UNIT,
