@@ -1,10 +1,9 @@
 """Calls over staged messages: their states and ends, a thousand in one request."""
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
-from google.protobuf.message import Message
 from numpy.typing import NDArray
 
 from ternmq_client.instance import ClientInstance
@@ -14,13 +13,9 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.staging.staged_messages import StagedMessages
 from ternmq_producer.staging.staging_errors import EndFailed
-from ternmq_producer.staging.transaction_stream import (
-    ROWS_MAX,
-    TransactionStream,
-    Unanswered,
-)
+from ternmq_producer.staging.transaction_stream import TransactionStream, Unanswered
 from ternmq_producer.transactions.transaction_checks import end_request
-from ternmq_producer.transactions.transaction_ends import LATER
+from ternmq_producer.transactions.transaction_ends import LATER, ROWS_MAX, Reply, Request
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.converters import error_of
 from ternmq_remoting.rpc import StreamRpc
@@ -38,8 +33,6 @@ _NOT_OPEN: Final = frozenset(
 _STATES: Final = frozenset(state.value for state in TransactionState)
 
 Rows = NDArray[np.int64]
-Request = TypeVar("Request", bound=Message)
-Reply = TypeVar("Reply", bound=Message)
 
 
 class StagedCall:

@@ -2,9 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Final, Generic, TypeVar
-
-from google.protobuf.message import Message
+from typing import Final, Generic
 
 from ternmq_client.instance import ClientInstance
 from ternmq_client.retry_policy import RetryPolicy
@@ -18,17 +16,11 @@ from ternmq_model.errors import (
     TransportError,
 )
 from ternmq_model.route import TopicRoute
-from ternmq_producer.transactions.transaction_ends import LATER
+from ternmq_producer.transactions.transaction_ends import LATER, Reply, Request, exchange
 from ternmq_remoting.rpc import ClientStream, Connection, StreamRpc
-
-Request = TypeVar("Request", bound=Message)
-Reply = TypeVar("Reply", bound=Message)
 
 _ANSWER_TIMEOUT_S: Final = 15.0
 """A thousand commits on a slow disk take longer than one request. No longer than all may take."""
-
-ROWS_MAX: Final = 1024
-"""Transactions in one message."""
 
 
 class Unanswered(TernError):
@@ -133,14 +125,15 @@ class TransactionStream(Generic[Request, Reply]):
 
     async def _exchange(self, stream: "ClientStream[Reply, Request]", request: Request) -> Reply:
         try:
-            async with asyncio.timeout(self._answer_timeout_s):
-                await stream.write(request)
-                reply = await stream.read()
-            if reply is None:
-                raise ConnectionLost(f"broker {self._broker_name}: ended the stream")
-        except TimeoutError:
+            return await exchange(
+                stream,
+                request,
+                broker_name=self._broker_name,
+                timeout_s=self._answer_timeout_s,
+            )
+        except RequestTimedOut:  # a slow disk is no broken connection
             self.close()
-            raise RequestTimedOut(f"broker {self._broker_name}: no answer in time") from None
+            raise
         except TransportError:
             self._forget()
             raise
@@ -151,7 +144,6 @@ class TransactionStream(Generic[Request, Reply]):
         except BaseException:
             self.close()
             raise
-        return reply
 
     def _forget(self) -> None:
         self.close()

@@ -8,7 +8,9 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
+
+from google.protobuf.message import Message
 
 from ternmq_client.instance import ClientInstance
 from ternmq_client.retry_policy import RetryPolicy
@@ -27,13 +29,37 @@ from ternmq_remoting.service_methods import END_TRANSACTIONS
 
 logger = logging.getLogger(__name__)
 
+Request = TypeVar("Request", bound=Message)
+Reply = TypeVar("Reply", bound=Message)
 EndStream = ClientStream[transactions.EndTransactionsReply, transactions.EndTransactionsRequest]
 
-_BATCH_MAX: Final = 1024
+ROWS_MAX: Final = 1024
+"""Transactions in one request."""
+
 LATER: Final = frozenset(
     {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL}
 )
 """Refusals that the same broker may take back soon."""
+
+
+async def exchange(
+    stream: ClientStream[Reply, Request], request: Request, *, broker_name: str, timeout_s: float
+) -> Reply:
+    """Write one request about transactions to an open stream and return its reply.
+
+    Raises:
+        RequestTimedOut: No reply came within `timeout_s`.
+        ConnectionLost: The broker ended the stream.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            await stream.write(request)
+            reply = await stream.read()
+    except TimeoutError:
+        raise RequestTimedOut(f"broker {broker_name}: no answer in time") from None
+    if reply is None:
+        raise ConnectionLost(f"broker {broker_name}: ended the stream")
+    return reply
 
 
 @dataclass(slots=True)
@@ -117,7 +143,7 @@ class EndLink:
         """Return what is told next; what nobody waits for any more is dropped."""
         batch: list[TransactionEnd] = []
         now_ms = self._clock.monotonic_ms()
-        while self._waiting and len(batch) < _BATCH_MAX:
+        while self._waiting and len(batch) < ROWS_MAX:
             end = self._waiting.popleft()
             if end.deadline_ms <= now_ms:
                 self._time_out(end)
@@ -132,18 +158,19 @@ class EndLink:
         try:
             for end in batch:
                 end.maybe_told = True
-            async with asyncio.timeout(self._client.config.request_timeout_s):
-                await stream.write(request)
-                reply = await stream.read()
-            if reply is None or len(reply.outcomes) != len(batch):
-                raise ConnectionLost(f"broker {self.broker_name}: ended the stream of ends")
+            reply = await exchange(
+                stream,
+                request,
+                broker_name=self.broker_name,
+                timeout_s=self._client.config.request_timeout_s,
+            )
+            if len(reply.outcomes) != len(batch):
+                raise ConnectionLost(f"broker {self.broker_name}: another number of answers")
             again = [
                 end
                 for end, outcome in zip(batch, reply.outcomes, strict=True)
                 if not self._settle(end, outcome)
             ]
-        except TimeoutError:
-            raise RequestTimedOut(f"broker {self.broker_name}: no answer to ends") from None
         finally:
             self._waiting.extendleft(reversed(again))
         if not again:
