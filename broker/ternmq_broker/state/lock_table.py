@@ -37,7 +37,7 @@ class LockTable:
 
     Args:
         first_token: The lowest that may be given; above all that were before a restart.
-        lease_ms: How long a lock lasts unless it is renewed.
+        lease_ms: Lifetime of a lock that is not renewed, ms.
     """
 
     def __init__(self, *, first_token: int, lease_ms: int) -> None:

@@ -57,7 +57,7 @@ class RecentChanges(Generic[K]):
 
         Args:
             number: As told by an earlier call; 0 = everything that there ever was.
-            most: How many entries to tell.
+            most: Largest number of entries to return.
         """
         found: list[tuple[K, bool]] = []
         told = number

@@ -149,7 +149,7 @@ class TopicTable:
         """Create or change a topic; return whether it is new.
 
         Args:
-            config: How it is to be.
+            config: Configuration that the topic gets.
             now_ms: Wall clock.
             is_found: It is in the log, and not created now.
 
@@ -215,7 +215,7 @@ class TopicTable:
         Args:
             topic: A legal name that the table does not have.
             template: Whose settings are copied; it must have the inherit permission.
-            queues: How many the sender asks for; 0 = 4. The template's number is the most.
+            queues: Number of queues that the sender asks for, at most the template's; 0 = 4.
             now_ms: Wall clock.
 
         Raises:

@@ -127,11 +127,11 @@ class BrokerStatistics:
         """Count a read of a group. Those of nobody in particular are the broker's own.
 
         Args:
-            request: What was wanted.
-            result: What it came to.
-            took_ms: How long it took.
+            request: Read request of the group.
+            result: Answer to `request`.
+            took_ms: Duration of the request, ms.
             now_ms: On the wall clock.
-            from_disk: It needed the disk.
+            from_disk: Whether the read needed the disk.
         """
         messages = len(result.record_sizes)
         if not messages or not request.group:

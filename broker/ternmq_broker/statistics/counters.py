@@ -111,7 +111,7 @@ class Counter:
         """Store a sample of the counter.
 
         Args:
-            place: Of the span, in `SPANS`.
+            place: Index of the span in `SPANS`.
             now_ms: On the monotonic clock.
         """
         kept, span = self._samples[place], SPANS[place]
@@ -123,7 +123,7 @@ class Counter:
         """Return what was added over a span.
 
         Args:
-            place: Of the span, in `SPANS`.
+            place: Index of the span in `SPANS`.
             now_ms: On the monotonic clock.
             begun_at_ms: When the span begins for a counter that is younger.
         """

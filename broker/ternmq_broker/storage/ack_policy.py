@@ -143,7 +143,7 @@ class AckPolicy:
 
         Args:
             end: Of an append.
-            timeout_s: How long at most; None = the setting for senders, infinity = without end.
+            timeout_s: Longest wait, s; None = the setting for senders, infinity = without end.
 
         Raises:
             RefusedError: FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT: stored, and not confirmed in

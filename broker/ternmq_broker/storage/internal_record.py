@@ -30,7 +30,7 @@ from ternmq_model.record.format import (
 from ternmq_model.record.header_arrays import header_type, take_headers
 
 _WAITING_BYTES: Final = 512
-"""By which properties may grow at most before a record is stored: its checksum, its real topic."""
+"""Most bytes that properties gain before a record is stored: checksum and real topic."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +41,7 @@ class InternalRecord:
     queue_id: int
     body: bytes
     properties: Mapping[str, str]
-    """All, in their order, but the checksum of the record."""
+    """All properties in their order, without the checksum of the record."""
 
     born_at_ms: int
     born_host: bytes
@@ -49,18 +49,19 @@ class InternalRecord:
 
     flag: int = 0
     sys_flag: int = 0
-    """Without the bits that tell the hosts' lengths."""
+    """System flag without the bits for the lengths of the hosts."""
 
     reconsume_times: int = 0
     prepared_offset: int = 0
 
 
 def internal_record_of(record: Record, properties: dict[str, str] | None = None) -> InternalRecord:
-    """Return what can be stored again of a record that was read from the log or arrived.
+    """Return the internal record for a record that arrived or was read from the log.
 
     Args:
-        record: Whole.
-        properties: Its own, decoded, when they are; they become the new one's.
+        record: Record with its topic, body and properties.
+        properties: Decoded properties of `record`, which the result takes over and this function
+            changes; None = decode them.
     """
     header = record.header
     if properties is None:
@@ -84,14 +85,14 @@ def internal_record_of(record: Record, properties: dict[str, str] | None = None)
 def with_source(
     record: InternalRecord, source: Record, version: int | None = None
 ) -> InternalRecord:
-    """Return `record` with the place of `source`, as which it was stored before.
+    """Return `record` with a property that names the log offset of `source`.
 
-    Without it where the properties have no room: then a crash may store it twice.
+    Properties that are too long stay as they are: then a crash may store the record twice.
 
     Args:
-        record: What is to be stored.
-        source: Where it comes from.
-        version: Of what is stored once for each version; None = it is stored once.
+        record: Record to store.
+        source: Stored record from which `record` was made.
+        version: Version of a record stored once for each version; None = stored only once.
     """
     place = str(source.header.physical_offset)
     properties = {**record.properties, SOURCE: place if version is None else f"{place}.{version}"}
@@ -105,14 +106,14 @@ def encode_internal(
     """Return the record's bytes, as a batch holds them.
 
     Args:
-        record: What to encode.
-        store_host: Of it.
-        is_checksummed: Leave room for a checksum.
-        spare_bytes: What its properties must be able to grow by when it is stored again.
+        record: Record to encode.
+        store_host: Store host of the record, 8 or 20 bytes.
+        is_checksummed: True to reserve space for a checksum.
+        spare_bytes: Bytes that its properties must be able to gain when it is stored again.
 
     Raises:
-        IllegalMessage: No log can hold it: a name, a length or a number is none.
-        IllegalName: Its topic is none.
+        IllegalMessage: A length exceeds its limit, or the queue id is negative.
+        IllegalName: The topic is not a legal name.
     """
     properties = encode_properties(record.properties)
     if is_checksummed:
@@ -151,14 +152,14 @@ def encode_internal(
 def batches_of(
     records: Sequence[InternalRecord], *, store_host: bytes, is_checksummed: bool
 ) -> Sequence[RecordBatch]:
-    """Return the records in order, as few batches as can be.
+    """Return the records in order, in as few batches as possible.
 
-    Their headers are complete but for offsets and store time. All of a batch have born hosts of one
-    length, so there is more than one batch only when some were born over IPv4 and some over IPv6.
+    The headers lack only offsets and store time. Born hosts of a batch have one length, so a change
+    between IPv4 and IPv6 begins a new batch.
 
     Raises:
-        IllegalMessage: As `encode_internal`.
-        IllegalName: Likewise.
+        IllegalMessage: `encode_internal` refuses a length or a queue id.
+        IllegalName: A topic is not a legal name.
     """
     encoded = [
         encode_internal(record, store_host=store_host, is_checksummed=is_checksummed)
@@ -179,7 +180,7 @@ def encoded_batch(
     Args:
         pairs: At least one record and its bytes; their born hosts have one length.
         store_host_bytes: Length of their store host.
-        is_checksummed: The bytes have room for checksums.
+        is_checksummed: Whether the bytes contain reserved checksums.
     """
     kind = header_type(host_flags(len(pairs[0][0].born_host), store_host_bytes))
     topics: dict[str, int] = {}

@@ -51,7 +51,7 @@ def reroute(batch: RecordBatch, rules: RoutingRules, *, store_host: bytes) -> Ro
 
     Args:
         batch: Checked.
-        rules: Of this broker at this moment.
+        rules: Current routing rules of this broker.
         store_host: For the rewritten records.
     """
     if (staged := stage_rows(batch, rules)) is not None:
