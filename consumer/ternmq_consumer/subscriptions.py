@@ -40,7 +40,9 @@ def subscription_to(
     if condition is not None and condition.ignored_from is not None:
         logger.warning(
             "what follows a condition is ignored topic=%s condition=%r ignored=%r",
-            *(topic, text[: condition.ignored_from], text[condition.ignored_from :]),
+            topic,
+            text[: condition.ignored_from],
+            text[condition.ignored_from :],
         )
     return subscription
 

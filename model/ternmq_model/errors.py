@@ -1,32 +1,32 @@
-"""Every error that TernMQ raises on purpose.
+"""Errors that TernMQ raises on purpose.
 
 * `TernError`
-    * `UsageError`: the caller must change the call. Never retried.
-        * `ConfigError`: a setting cannot work
-        * `SettingsError`: all that is wrong with the settings of a process
-        * `IllegalName`: a topic or group name breaks the rules
-        * `IllegalMessage`: a message that no broker would take
-        * `SendVetoed`: one of the producer's interceptors refused the message
-        * `MissingPackage`: an optional package is not installed; the text says which extra has it
-        * `ClosedError`: used before it was opened or after it was closed
-    * `RefusedError`: a peer answered, and the answer is no. `code` says why; some are retryable.
+    * `UsageError`: the caller must change the call; never retried.
+        * `ConfigError`: a setting is illegal
+        * `SettingsError`: every illegal setting of a process
+        * `IllegalName`: the name of a topic or group breaks the rules
+        * `IllegalMessage`: no broker would accept the message
+        * `SendVetoed`: an interceptor of the producer refused the message
+        * `MissingPackage`: an optional package is not installed; the text names its extra
+        * `ClosedError`: the object is not open yet, or is closed
+    * `RefusedError`: a peer refused the request. `code` has the reason; some are retryable.
         * `TopicNotFound`, `GroupNotFound`, `BrokerBusy`, `BrokerDraining`, `MessageRefused`,
           `PermissionRefused`, `InvalidParameter`, `MessageNotFound`, `ClientNotOnline`
-        * `RangeLost`: messages that were to be read are not there, or no more
-    * `TransportError`: no answer came.
-        * `Unreachable` (retryable), and of it `BrokersUnreachable`, in
+        * `RangeLost`: requested messages are not in their queue
+    * `TransportError`: no answer arrived.
+        * `Unreachable` (retryable), with the subclass `BrokersUnreachable` in
           `ternmq_client.admin.descriptions`
         * `RequestTimedOut` (retryable, may have happened)
         * `ConnectionLost` (retryable, may have happened)
-    * `SendManyFailed`: some messages of many were not stored. `results` says which. It lives with
-      what it holds, in `ternmq_model.message`.
-    * `CannotListen`: a service's own address is taken, or is none of this machine.
-    * `StoreError`: the local disk, or what lies on it.
-        * `CorruptRecord`, and of it `CorruptBody`, for one whose compressed body cannot be read
+    * `SendManyFailed`: some of many messages were not stored; `results` has the errors. The class
+      lies in `ternmq_model.message`.
+    * `CannotListen`: the address of a service is in use, or belongs to another machine.
+    * `StoreError`: the local disk or its content failed.
+        * `CorruptRecord`, with the subclass `CorruptBody` for an unreadable compressed body
         * `StoreFull`, `StoreLocked`, `StoreFailed`, `StoreNotFound`
 
-Each answers three questions: whose fault (`fault`), may I retry (`retryable`), may it have
-happened anyway (`may_have_happened`).
+Each error has the party at fault (`fault`), whether a retry may succeed (`retryable`), and whether
+the peer may have done the request (`may_have_happened`).
 """
 
 from collections.abc import Sequence
@@ -38,12 +38,12 @@ from ternmq_model.response_code import CALLERS_CODES, RETRYABLE_CODES, ResponseC
 
 
 class Fault(Enum):
-    """The side that has to change something.
+    """Party that has to change something before a call can succeed.
 
     Attributes:
-        CALLER: The call is wrong as it stands: repeated, it fails again.
-        BROKER: The service or its disk cannot do it now: it is busy, closing, full or broken.
-        NETWORK: Nobody answered.
+        CALLER: The call is wrong: repeated, it fails again.
+        BROKER: The service or its disk is busy, closing, full or broken.
+        NETWORK: No peer answered.
     """
 
     CALLER = "caller"
@@ -52,26 +52,26 @@ class Fault(Enum):
 
 
 class TernError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base of the errors that this library raises on purpose."""
 
     fault: Fault = Fault.BROKER
-    """The side that has to change something before the same call can succeed."""
+    """Party that has to change something before the same call can succeed."""
 
     retryable: bool = False
-    """The same call may succeed later, or at another broker."""
+    """True when the same call may succeed later, or at another broker."""
 
     may_have_happened: bool = False
-    """The peer may have done what was asked: a retry may duplicate it."""
+    """True when the peer may have done the request, so that a retry may duplicate it."""
 
 
 class UsageError(TernError):
-    """The caller must change the call."""
+    """Error of the caller, who must change the call."""
 
     fault = Fault.CALLER
 
 
 class ConfigError(UsageError):
-    """A setting cannot work; names the setting, its value and the rule it breaks."""
+    """Illegal setting; the text has the setting, its value and the rule that it breaks."""
 
     def __init__(self, setting: str, value: object, rule: str) -> None:
         super().__init__(f"{setting}={value!r}: {rule}")
@@ -81,10 +81,10 @@ class ConfigError(UsageError):
 
 
 class SettingsError(UsageError):
-    """All that is wrong with the settings of a process, found in one go.
+    """Illegal settings of a process, all of them at once.
 
     Attributes:
-        problems: One line each: setting, value, the rule it breaks, and where it was given.
+        problems: One line for each setting: its value, the broken rule, and its source.
     """
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -93,7 +93,7 @@ class SettingsError(UsageError):
 
 
 class IllegalName(UsageError):
-    """A topic or group name breaks the rules."""
+    """Name of a topic or group that breaks the rules."""
 
     def __init__(self, kind: str, name: str, rule: str) -> None:
         super().__init__(f"{kind} {name!r}: {rule}")
@@ -103,35 +103,35 @@ class IllegalName(UsageError):
 
 
 class IllegalMessage(UsageError):
-    """A message that no broker would take; nothing was sent."""
+    """Message that no broker would accept; the producer has not sent it."""
 
 
 class SendVetoed(UsageError):
-    """An interceptor refused the message; nothing was sent. `__cause__` is what it raised."""
+    """Refusal of a message by an interceptor, whose exception is `__cause__`; nothing was sent."""
 
     def __init__(self, reason: BaseException) -> None:
         super().__init__(f"an interceptor refused the message: {reason!r}")
 
 
 class MissingPackage(UsageError, ImportError):
-    """The call needs a package that is not installed."""
+    """Call that needs a package which is not installed."""
 
 
 class JobFailed(TernError):
-    """A job of the pipeline ended with an error that is nobody's answer: what it had done stays."""
+    """Failure of a job of the pipeline. The results of the job so far stay."""
 
 
 class ClosedError(UsageError):
-    """The object was used before it was opened or after it was closed."""
+    """Use of an object before it was opened or after it was closed."""
 
 
 class RefusedError(TernError):
-    """A peer answered, and the answer is no.
+    """Refusal of a request by a peer.
 
     Attributes:
         code: RocketMQ's response code.
-        remark: The peer's reason.
-        peer: Broker name or address of who refused.
+        remark: Reason of the peer.
+        peer: Broker name or address of the peer.
     """
 
     def __init__(self, code: int, remark: str, peer: str = "") -> None:
@@ -148,56 +148,57 @@ class RefusedError(TernError):
 
 
 class TopicNotFound(RefusedError):
-    """No broker has the topic, and none may create it."""
+    """Topic that no broker has, and that no broker may create."""
 
 
 class GroupNotFound(RefusedError):
-    """The broker knows no such group."""
+    """Group that the broker does not know."""
 
 
 class MessageNotFound(RefusedError):
-    """Nothing lies where the id or offset points."""
+    """Id or offset at which the broker has no message."""
 
 
 class BrokerBusy(RefusedError):
-    """The broker takes no more just now; nothing was stored."""
+    """Refusal of a broker that is overloaded; nothing was stored."""
 
 
 class BrokerDraining(RefusedError):
-    """The broker takes no messages before it stops or hands over; it stored nothing this time.
+    """Refusal of a broker that is draining before its end; this attempt stored nothing.
 
-    Producers send elsewhere, or wait for the length of a send, before they raise it. Only where an
-    earlier attempt was left in doubt `may_have_happened` is True.
+    Producers first send to another broker, or wait until the timeout of the send.
+    `may_have_happened` is True only when an earlier attempt was left in doubt.
     """
 
 
 class MessageRefused(RefusedError):
-    """The broker found the message illegal; it was not stored."""
+    """Refusal of an illegal message by the broker; the message was not stored."""
 
 
 class PermissionRefused(RefusedError):
-    """The topic, group or broker does not allow it."""
+    """Request that the permissions of the topic, group or broker forbid."""
 
 
 class ClientNotOnline(RefusedError):
-    """The client that is meant has no Session with the broker."""
+    """Client without a session at the broker."""
 
 
 class InvalidParameter(RefusedError):
-    """The request names a queue, offset or value that cannot be."""
+    """Request with an illegal queue, offset or value."""
 
 
 class RangeLost(RefusedError):
-    """Messages that were to be read are not in their queue: it begins later, or ends earlier.
+    """Requested messages that are not in their queue, which begins later or ends earlier.
 
     Attributes:
-        topic: The queue's topic.
-        broker_name: The queue's broker.
-        queue_id: The queue's number there.
-        wanted_offset: The first message that was wanted and is not there.
-        first_offset: The first one that the queue keeps.
-        end_offset: Behind the last one that it has; None = not asked, since it begins too late.
-        topic_remark: Why the topic that was to be read is not there; "" = it is there.
+        topic: Topic of the queue.
+        broker_name: Broker of the queue.
+        queue_id: Number of the queue.
+        wanted_offset: Offset of the first requested message that is missing.
+        first_offset: Offset of the queue's oldest message.
+        end_offset: Offset behind the queue's newest message; None = unknown, since the queue begins
+            too late.
+        topic_remark: Reason why the topic is missing; empty = the topic exists.
     """
 
     def __init__(
@@ -246,56 +247,56 @@ _BY_CODE: dict[int, type[RefusedError]] = {
 def refusal(
     code: int, remark: str, peer: str = "", *, may_have_happened: bool = False
 ) -> RefusedError:
-    """Return the error class that stands for `code`, ready to be raised."""
+    """Return the error of a response code."""
     error = _BY_CODE.get(code, RefusedError)(code, remark, peer)
     error.may_have_happened = may_have_happened
     return error
 
 
 def created_again(topic: str, peer: str = "") -> RefusedError:
-    """Return what who reads a topic is told when its name is another topic's by now."""
+    """Return the refusal of reads of a topic that was replaced by another one of its name."""
     remark = f"topic {topic!r} was deleted and created again"
     return refusal(ResponseCode.TOPIC_NOT_EXIST, remark, peer)
 
 
 class TransportError(TernError):
-    """No answer came."""
+    """Request without an answer."""
 
     fault = Fault.NETWORK
 
 
 class Unreachable(TransportError):
-    """Nobody answers at the address; nothing was done."""
+    """Address where no peer answers; no request was sent."""
 
     retryable = True
 
 
 class RequestTimedOut(TransportError):
-    """The answer did not come in time."""
+    """Request whose answer did not arrive in time."""
 
     retryable = True
     may_have_happened = True
 
 
 class ConnectionLost(TransportError):
-    """The connection broke before the answer."""
+    """Connection that broke before the answer arrived."""
 
     retryable = True
     may_have_happened = True
 
 
 class CannotListen(TernError):
-    """The address to listen on is taken, or is none of this machine."""
+    """Listening address that is in use, or that belongs to another machine."""
 
     fault = Fault.CALLER
 
 
 class StoreError(TernError):
-    """The local disk, or what lies on it."""
+    """Failure of the local disk, or of the files on it."""
 
 
 class CorruptRecord(StoreError):
-    """The bytes at `offset` are not a record; `reason` names the check that failed."""
+    """Bytes at `offset` that are no record; `reason` names the failed check."""
 
     def __init__(self, offset: PhysicalOffset, reason: str) -> None:
         super().__init__(f"corrupt record at physical offset {offset}: {reason}")
@@ -304,17 +305,17 @@ class CorruptRecord(StoreError):
 
 
 class CorruptBody(CorruptRecord):
-    """The record at `offset` is whole, but its compressed body cannot be read."""
+    """Intact record at `offset` whose compressed body cannot be read."""
 
 
 class MessageDamaged(StoreError):
-    """The bytes at a message's place in the log are not that message, or are known to be bad.
+    """Message whose bytes in the log are damaged.
 
     Attributes:
-        topic: The queue's.
-        queue_id: Its number; -1 when it is not known whose the bytes were.
-        offset: The message's place in it; then the place in the log.
-        reason: What is wrong.
+        topic: Topic of the queue.
+        queue_id: Number of the queue; -1 when the queue of the bytes is not known.
+        offset: Queue offset of the message; its physical offset when the queue is not known.
+        reason: Description of the damage.
     """
 
     def __init__(self, topic: str, queue_id: int, offset: int, reason: str) -> None:
@@ -329,13 +330,13 @@ class MessageDamaged(StoreError):
 
 
 class RangeGone(StoreError):
-    """Messages of a queue that are to be read are no longer kept.
+    """Requested messages of a queue that are deleted.
 
     Attributes:
-        topic: The queue's.
-        queue_id: Its number.
-        wanted_offset: The first one that is gone.
-        first_offset: The first one that the queue still has.
+        topic: Topic of the queue.
+        queue_id: Number of the queue.
+        wanted_offset: Offset of the first requested message that is deleted.
+        first_offset: Offset of the queue's oldest message.
     """
 
     def __init__(self, topic: str, queue_id: int, wanted_offset: int, first_offset: int) -> None:
@@ -350,11 +351,11 @@ class RangeGone(StoreError):
 
 
 class StateDamaged(StoreError):
-    """A state file is there in some generations, and the bytes of all of them are wrong."""
+    """State file of which every generation is damaged."""
 
 
 class StateUnreadable(StoreError):
-    """A state file is there, and the system does not let it be read: what it holds is unknown."""
+    """State file that the operating system does not allow this process to read."""
 
     def __init__(self, path: Path, error: OSError) -> None:
         reason = error.strerror or str(error)
@@ -368,16 +369,16 @@ class StateUnreadable(StoreError):
 
 
 class StoreFull(StoreError):
-    """No space for another file. Reads still work."""
+    """Disk without space for another file. Reads still work."""
 
 
 class StoreLocked(StoreError):
-    """Another process holds the data directory."""
+    """Data directory that another process has locked."""
 
 
 class StoreNotFound(StoreError):
-    """There is no store where one was looked for."""
+    """Directory without a store."""
 
 
 class StoreFailed(StoreError):
-    """An earlier I/O error made the store read-only until it is opened anew."""
+    """Store that is read-only after an I/O error, until it is opened again."""

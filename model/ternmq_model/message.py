@@ -18,9 +18,10 @@ from ternmq_model.response_code import ResponseCode
 
 
 class Texts(Protocol):
-    """Several texts: a list, a tuple, a set, a numpy array, but no `str`.
+    """Collection of texts, such as a list, a tuple, a set or a numpy array, but no `str`.
 
-    A `str` holds `str` alone, so type checkers see `keys="a"`, whose characters would be the keys.
+    Type checkers refuse `keys="a"`, because a `str` contains `str` alone: its characters would be
+    the keys.
     """
 
     def __contains__(self, value: object, /) -> bool: ...
@@ -29,7 +30,7 @@ class Texts(Protocol):
 
 
 NO_KEYS: Final[Texts] = ()
-"""The keys of messages without any, compared by identity: an array cannot be asked `if keys`."""
+"""Keys of a message without keys, compared by identity, since `if keys` fails for an array."""
 
 
 def _no_properties() -> dict[str, str]:
@@ -39,53 +40,55 @@ def _no_properties() -> dict[str, str]:
 
 @dataclass(slots=True)
 class Message:
-    """A message to send. Do not change it while a send is under way.
+    """Message to send. Do not change it while a send is in progress.
 
     Source: RocketMQ `Message`.
     """
 
     topic: str
-    """Name of its topic: letters, digits, `%`, `|`, `_` and `-`, at most 127."""
+    """Name of the topic: letters, digits, `%`, `|`, `_` and `-`, at most 127 characters."""
 
     body: bytes
-    """At most 4 MiB. Opaque."""
+    """Content of the message, at most 4 MiB."""
 
     tags: str = ""
     """One tag, by which consumers may filter."""
 
     keys: Texts = NO_KEYS
-    """Business keys, by which a message can be found: a list, a tuple, a set. No blanks in them."""
+    """Business keys, by which a message can be found: a list, a tuple or a set of texts without
+    blanks."""
 
     properties: Mapping[str, str] = field(default_factory=_no_properties)
-    """Anything else. Names that have a meaning of their own are refused, as are empty values."""
+    """Properties of the application. Reserved names and empty values are refused."""
 
     sharding_key: str = ""
-    """Messages with the same key go to the same queue, in the order of sending."""
+    """Sharding key: messages with equal keys go to one queue, in the order of sending."""
 
     flag: int = 0
-    """A number of the application's own."""
+    """Number for the application's own use, 32 bits."""
 
     delay_level: int = 0
-    """1 to 18: delivered after 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h. 0 = at
-    once. At most one of this and the next two."""
+    """Delay level of the delivery, 1 to 18: 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h
+    2h. 0 = no delay. Excludes `deliver_at_ms` and `deliver_after_ms`."""
 
     deliver_at_ms: int = 0
-    """Not delivered before this time, Unix milliseconds, at most 3 days ahead. 0 = at once.
-    Seconds since 1970 are refused."""
+    """Time of the delivery, Unix milliseconds, at most 3 days ahead. 0 = at once. Seconds since
+    1970 are refused."""
 
     deliver_after_ms: int = 0
-    """Not delivered before so many milliseconds after it was stored, at most 3 days. 0 = none."""
+    """Delay of the delivery after the message is stored, ms, at most 3 days. 0 = no delay."""
 
     cancels: str = ""
-    """The `message_id` of a message of this topic that is not to be delivered; neither is this one.
-    Send it to the broker of that one before its time, with the same `deliver_at_ms`."""
+    """`message_id` of a timed message of the same topic whose delivery is cancelled. The cancelling
+    message is not delivered either; it goes to the same broker before the time, with the same
+    `deliver_at_ms`."""
 
     def encoded_properties(self) -> bytes:
-        """Check this message and return its properties as they lie on disk.
+        """Check the message and return its properties in the form on disk.
 
         Raises:
-            IllegalMessage: It breaks a limit; the error names which.
-            IllegalName: So does the topic.
+            IllegalMessage: The message exceeds a limit, which the text names.
+            IllegalName: The topic's name is illegal.
         """
         self.check_kinds()
         if len(self.body) > BODY_BYTES_MAX:
@@ -122,16 +125,16 @@ class Message:
             raise IllegalMessage(f"a property cannot be written as UTF-8: {error}") from None
 
     def check_kinds(self) -> None:
-        """Refuse values of other types than a record holds: callers may not check theirs.
+        """Refuse values whose types a record cannot hold, for callers without a type checker.
 
         Raises:
-            IllegalName: The topic is illegal.
-            IllegalMessage: There is such a value, or the flag does not fit into 32 bits.
+            IllegalName: The topic's name is illegal.
+            IllegalMessage: A value has another type, or the flag does not fit into 32 bits.
         """
         check_topic(self.topic)
         body, keys, properties, flag = self.body, self.keys, self.properties, self.flag
         rule = ""
-        # The usual classes first: to ask for an abstract one takes as long as all the rest.
+        # The usual classes come first: a check for an abstract class takes as long as all others.
         if body.__class__ is not bytes and not is_kind(body, bytes):
             rule = f"body is {type(body).__name__}, must be bytes"
             rule += ": write body.encode()" if is_kind(body, str) else ""
@@ -151,16 +154,16 @@ class Message:
             raise IllegalMessage(f"message for {self.topic!r}: {rule}")
 
     def _delivery(self) -> str:
-        """Return the property that says when it is to be delivered.
+        """Return the property with the time of the delivery.
 
         Raises:
-            IllegalMessage: It says so more than once, or with a number that cannot be.
+            IllegalMessage: More than one time is given, or its number is illegal.
         """
         if self.cancels and not self.deliver_at_ms:
             raise IllegalMessage(
                 f"message for {self.topic!r}: cancels without the deliver_at_ms of what it cancels"
             )
-        told = [
+        given = [
             each
             for each in (
                 ("delay_level", names.DELAY, self.delay_level),
@@ -169,12 +172,12 @@ class Message:
             )
             if each[2]
         ]
-        if len(told) > 1:
+        if len(given) > 1:
             raise IllegalMessage(
                 f"message for {self.topic!r}: delay_level, deliver_at_ms and deliver_after_ms "
                 "exclude each other"
             )
-        argument, name, value = told[0]
+        argument, name, value = given[0]
         if name == names.TIMER_DELIVER_MS:
             fault = fault_of_time_ms(value)
         elif name == names.TIMER_DELAY_MS:
@@ -193,13 +196,13 @@ class Message:
 
 @dataclass(slots=True)
 class SystemMessage(Message):
-    """A message with properties that applications may not set: clients add them themselves."""
+    """Message with properties that clients add and applications may not set."""
 
     system_properties: Mapping[str, str] = field(default_factory=_no_properties)
-    """Written behind all others."""
+    """Properties that are written behind all others."""
 
     def encoded_properties(self) -> bytes:
-        """Do what `Message.encoded_properties` does, with the system properties behind."""
+        """Return `Message.encoded_properties`, followed by the system properties."""
         own = Message.encoded_properties(self)
         for name, value in self.system_properties.items():
             check_property(name, value)
@@ -210,10 +213,10 @@ class SendStatus(Enum):
     """Safety of a stored message.
 
     Attributes:
-        SEND_OK: Stored as safely as its broker was asked to store it.
-        FLUSH_DISK_TIMEOUT: Stored by the master, whose disk had not confirmed it in time.
-        FLUSH_SLAVE_TIMEOUT: Stored by the master; too few slaves had confirmed it in time.
-        SLAVE_NOT_AVAILABLE: Stored by the master; too few slaves follow it.
+        SEND_OK: The message is stored as safely as the broker's settings demand.
+        FLUSH_DISK_TIMEOUT: The master has the message; its disk did not confirm it in time.
+        FLUSH_SLAVE_TIMEOUT: The master has the message; too few slaves confirmed it in time.
+        SLAVE_NOT_AVAILABLE: The master has the message; too few slaves follow.
 
     Source: RocketMQ `SendStatus`.
     """
@@ -225,25 +228,25 @@ class SendStatus(Enum):
 
 
 class SendResult(NamedTuple):
-    """Place of a stored message. With another status than SEND_OK it is stored, not confirmed."""
+    """Result of a send: status, ids, queue and offsets of the stored message."""
 
     status: SendStatus
-    """Its safety."""
+    """Safety of the message; any status but SEND_OK means stored and not confirmed."""
 
     message_id: str
-    """The unique key that the producer gave it."""
+    """Unique key, which the producer has made."""
 
     queue: MessageQueue
-    """In which queue it lies."""
+    """Queue of the message."""
 
     queue_offset: QueueOffset
-    """Its place in that queue, counted in messages."""
+    """Offset in the queue, counted in messages."""
 
     physical_offset: PhysicalOffset
-    """Its place in the broker's commit log, counted in bytes."""
+    """Offset in the broker's commit log, counted in bytes."""
 
     store_host: bytes
-    """The broker's address: 4 or 16 bytes of IP address and 4 of the port, big-endian."""
+    """Address of the broker: 4 or 16 bytes of IP address and 4 of the port, big-endian."""
 
     def __repr__(self) -> str:
         return (
@@ -253,15 +256,15 @@ class SendResult(NamedTuple):
 
     @property
     def offset_message_id(self) -> str:
-        """The id that names broker and place: what `ternmq message get` finds without an index."""
+        """Id of broker and physical offset, which `ternmq message get` finds without an index."""
         return offset_message_id(self.store_host, self.physical_offset)
 
 
 class SendManyFailed(TernError):
-    """Some messages of many were not stored, or it is not known whether they were.
+    """Failure of some of many messages, which were not stored, or may not have been.
 
     Attributes:
-        results: For each message, in order, where it was stored or why it was not.
+        results: Result or error of each message, in order.
     """
 
     def __init__(self, results: Sequence[SendResult | TernError]) -> None:

@@ -1,7 +1,7 @@
 """Routes of topics: values that brokers register, and the queues that clients make of them.
 
-Everything here is a value. `ternmq_nameserver.route_table` keeps them; clients compare the route
-they have with the one they are told by `==`, so its parts are always sorted.
+`ternmq_nameserver.route_table` stores the values. Clients compare their route with a new one by
+`==`, so the parts of a route are always sorted.
 
 Source: RocketMQ `TopicRouteData`, `QueueData`, `BrokerData`, `TopicConfig`, `PermName`,
 `MQClientInstance.topicRouteData2TopicPublishInfo`.
@@ -46,7 +46,7 @@ _ORDER_SECTION: Final = re.compile(
 
 
 class Permission(IntFlag):
-    """Permissions of a topic. Other bits of a peer are kept.
+    """Permissions of a topic. Unknown bits of a peer are retained.
 
     Attributes:
         READ: Consumers may read it.
@@ -60,7 +60,7 @@ class Permission(IntFlag):
 
     @property
     def text(self) -> str:
-        """The form operators know: "RW-"."""
+        """Return the form of the command line, such as "RW-"."""
         letters = ((Permission.READ, "R"), (Permission.WRITE, "W"), (Permission.INHERIT, "X"))
         return "".join(letter if flag in self else "-" for flag, letter in letters)
 
@@ -78,13 +78,13 @@ class TopicConfig:
     """Settings of one topic on a broker."""
 
     topic: str
-    """Its name."""
+    """Name of the topic."""
 
     read_queues: int = 8
-    """Queues on each broker that consumers read."""
+    """Number of queues on each broker that consumers read."""
 
     write_queues: int = 8
-    """Queues on each broker that producers send to."""
+    """Number of queues on each broker that producers send to."""
 
     permissions: Permission = READ_WRITE
     """Permissions of clients."""
@@ -96,21 +96,21 @@ class TopicConfig:
     """True for a topic to be consumed in order, as RocketMQ marks topics."""
 
     retention_ms: int = 0
-    """Time for which stored messages can be read; 0 = as the broker's store has it."""
+    """Retention time of messages, ms; 0 = the setting of the broker's store."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueData:
-    """The queues of one topic on one broker."""
+    """Queues of one topic on one broker."""
 
     broker_name: str
     """Name of the broker."""
 
     read_queues: int
-    """Queues that consumers read."""
+    """Number of queues that consumers read."""
 
     write_queues: int
-    """Queues that producers send to."""
+    """Number of queues that producers send to."""
 
     permissions: Permission
     """Permissions of clients on the topic there."""
@@ -121,21 +121,21 @@ class QueueData:
 
 @dataclass(frozen=True, slots=True)
 class BrokerMember:
-    """One process that serves a broker name."""
+    """Member of a broker name: one process, master or slave."""
 
     broker_id: int
-    """0 for the master, above 0 for a slave."""
+    """Id of the member: 0 for the master, above 0 for a slave."""
 
     endpoints: tuple[Address, ...]
-    """In the order to prefer; a host "*" is resolved by `resolve_addresses`."""
+    """Addresses in the order of preference; `resolve_addresses` resolves the host "*"."""
 
     epoch: int = 0
-    """The number of the master's term, as the member last registered it."""
+    """Epoch of the master, in the member's last registration."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerData:
-    """A broker name with its master and slaves."""
+    """Broker name with its master and slaves."""
 
     cluster: str
     """Name of the cluster."""
@@ -144,36 +144,36 @@ class BrokerData:
     """Name that the master and its slaves share."""
 
     members: tuple[BrokerMember, ...]
-    """Sorted by broker id."""
+    """Members, sorted by broker id."""
 
     @property
     def master(self) -> BrokerMember | None:
-        """The member that takes messages; None while there is none."""
+        """Member that accepts messages; None without a master."""
         return self.member(MASTER_ID)
 
     def member(self, broker_id: int) -> BrokerMember | None:
-        """Return the member with that id, or None."""
+        """Return the member with an id, or None."""
         return next((member for member in self.members if member.broker_id == broker_id), None)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """Everything a client needs to reach a topic."""
+    """Route of a topic: its queues, and the brokers that have them."""
 
     topic: str
     """Name of the topic."""
 
     queues: tuple[QueueData, ...] = ()
-    """Sorted by broker name."""
+    """Queues of each broker, sorted by broker name."""
 
     brokers: tuple[BrokerData, ...] = ()
-    """Sorted by broker name."""
+    """Brokers, sorted by name."""
 
     order_topic_conf: str = ""
-    """"brokerA:8;brokerB:8" for a topic with a fixed order of queues, else empty."""
+    """Order configuration, such as "brokerA:8;brokerB:8"; empty without a fixed order of queues."""
 
     def broker(self, broker_name: str) -> BrokerData | None:
-        """Return who serves `broker_name`, or None when the route does not tell."""
+        """Return the broker with a name, or None when the route does not have it."""
         return next((data for data in self.brokers if data.broker_name == broker_name), None)
 
     def write_queues(self) -> list[MessageQueue]:

@@ -27,19 +27,19 @@ class Resolution(Enum):
 
 
 class TransactionState(Enum):
-    """The state of a transaction, as its broker tells."""
+    """State of a transaction at its broker."""
 
     NOT_FOUND = 0
-    """There is none of that group and message there, or it is not known any more."""
+    """Unknown transaction: the broker never had it, or has forgotten it."""
 
     OPEN = 1
-    """Its half message waits for its end, and can still be committed."""
+    """Open transaction, whose half message can still be committed."""
 
     COMMITTED = 2
-    """Its message is to be seen."""
+    """Committed transaction, whose message is visible to consumers."""
 
     ROLLED_BACK = 3
-    """Its message is never seen."""
+    """Rolled-back transaction, whose message is never visible."""
 
 
 STAGED_QUIET_MS: Final = 180_000

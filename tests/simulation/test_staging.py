@@ -99,7 +99,10 @@ def test_broker_is_asked_again_when_others_drop_its_connection() -> None:
             config = ClientConfig(nameservers=(NAMESERVER,))
             async with ClientInstance(config, env=cluster.environment("sink")) as client:
                 stream = TransactionStream(
-                    *(client, "a", [TOPIC], service_methods.END_TRANSACTIONS),
+                    client,
+                    "a",
+                    [TOPIC],
+                    service_methods.END_TRANSACTIONS,
                     retry=RetryPolicy(),
                     timeout_s=10,
                 )

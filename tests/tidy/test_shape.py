@@ -34,6 +34,22 @@ def test_file_may_be_longer_by_name_alone(monkeypatch: pytest.MonkeyPatch) -> No
             [2, 4],
         ),
         ("names_of_tests_begin_with_their_subject", "tools/x.py", "def test_a(): ...\n", []),
+        (
+            "docstrings_begin_with_a_noun_or_a_verb",
+            "tools/x.py",
+            "'''A module.'''\nclass A:\n    '''How it is.'''\n    x: int\n"
+            "    '''Of one thing.'''\n    y = 'What'\n    '''Whatever limit there is.'''\n"
+            "    z: int\n    '''\n    Who?'''\n",
+            [3, 5, 9],
+        ),
+        ("docstrings_begin_with_a_noun_or_a_verb", "tests/unit/x.py", "'''How.'''\n", []),
+        (
+            "literals_are_written_out",
+            "store/ternmq_store/x.py",
+            "f(*(1, 2))\nf(*a, *[3])\nf(*a, *(b for b in c))\nd = {*(1, 2)}\n",
+            [1, 2, 4],
+        ),
+        ("literals_are_written_out", "tools/x.py", "f(*(1, 2))\nd = {*(1, 2)}\n", [1]),
         ("modules_say_what_they_are_for", "tools/x.py", "x = 1\n", [1]),
         ("modules_say_what_they_are_for", "tools/x.py", '"""Why."""\n', []),
         (

@@ -15,8 +15,20 @@ from ternmq_protos.v1 import admin_pb2 as admin_messages
 from ternmq_protos.v1 import replication_pb2 as replication
 
 _MEMBER_COLUMNS: Final = (
-    *("id", "slave_id", "address", "role", "epoch", "connected", "in_sync", "safe_offset"),
-    *("lag_bytes", "lag_s", "log_end", "confirm_offset", "flush", "problem"),
+    "id",
+    "slave_id",
+    "address",
+    "role",
+    "epoch",
+    "connected",
+    "in_sync",
+    "safe_offset",
+    "lag_bytes",
+    "lag_s",
+    "log_end",
+    "confirm_offset",
+    "flush",
+    "problem",
 )
 _CHANGE_COLUMNS: Final = ("group", "topic", "queue", "before", "after")
 

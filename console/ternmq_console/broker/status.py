@@ -14,8 +14,17 @@ from ternmq_model.errors import Unreachable
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 
 _COLUMNS = (
-    *("broker", "id", "status", "put_messages", "put_per_s", "put_longest_ms", "got_messages"),
-    *("got_per_s", "gets_from_disk", "dispatch_behind_bytes", "damaged_records"),
+    "broker",
+    "id",
+    "status",
+    "put_messages",
+    "put_per_s",
+    "put_longest_ms",
+    "got_messages",
+    "got_per_s",
+    "gets_from_disk",
+    "dispatch_behind_bytes",
+    "damaged_records",
 )
 RATE_SPAN_S: Final = 60
 """Rates that are shown are of so long."""

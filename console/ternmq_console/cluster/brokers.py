@@ -11,7 +11,16 @@ from ternmq_console.cli.options import cluster_options
 from ternmq_console.cli.output import print_record, print_rows
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 
-_TOLD = (*("role", "epoch", "version", "in_per_s", "out_per_s", "flush", "log_bytes", "disk"),)
+_TOLD = (
+    "role",
+    "epoch",
+    "version",
+    "in_per_s",
+    "out_per_s",
+    "flush",
+    "log_bytes",
+    "disk",
+)
 """Columns that a member tells itself."""
 
 _COLUMNS = ("cluster", "broker", "id", "addresses", "status", *_TOLD)

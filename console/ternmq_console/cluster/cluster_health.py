@@ -17,7 +17,15 @@ from ternmq_console.cli.options import cluster_options
 from ternmq_console.cli.output import print_line, print_lines, print_record, print_rows
 
 _MEMBER_COLUMNS: Final = (
-    *("cluster", "broker", "id", "role", "epoch", "connected", "in_sync", "lag_bytes", "lag_s"),
+    "cluster",
+    "broker",
+    "id",
+    "role",
+    "epoch",
+    "connected",
+    "in_sync",
+    "lag_bytes",
+    "lag_s",
 )
 _NAMESERVER_COLUMNS: Final = ("nameserver", "answers", "brokers")
 

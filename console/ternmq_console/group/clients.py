@@ -22,8 +22,16 @@ from ternmq_protos.v1 import groups_pb2 as groups
 _MEMBER_COLUMNS = ("client_id", "address", "subscriptions", "connected")
 _PRODUCER_COLUMNS = ("group", "client_id", "address", "connected")
 _QUEUE_COLUMNS = (
-    *("topic", "broker", "queue", "commit_offset", "read_offset", "messages", "bytes"),
-    *("locked", "pulled", "consumed"),
+    "topic",
+    "broker",
+    "queue",
+    "commit_offset",
+    "read_offset",
+    "messages",
+    "bytes",
+    "locked",
+    "pulled",
+    "consumed",
 )
 
 

@@ -101,7 +101,8 @@ def repair(
             elif is_decision:
                 todo = _plan_decisions(
                     plan_changes(
-                        *(files, folder),
+                        files,
+                        folder,
                         set_aside=set_aside,
                         file_bytes=file_bytes,
                         fill_gaps=fill_gaps,

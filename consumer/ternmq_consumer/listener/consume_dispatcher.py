@@ -155,7 +155,8 @@ class ConsumeDispatcher:
         logger.warning(
             "listener goes on after it was cancelled listener=%s calls=%s: the event loop cannot "
             "end before it does",
-            *(self._listener, len(self.called)),
+            self._listener,
+            len(self.called),
         )
 
     def _plan(self, request: ConsumeRequest, after_s: float) -> None:

@@ -99,13 +99,14 @@ def one_by_one(
 def in_batches(
     listener: BatchListener, blocking: Blocking, *, interception: Interception | None = None
 ) -> CallListener:
-    """Return what hands messages to `listener` all at once; its answer holds for all of them, or
-    for those after the first ones that it says went well.
+    """Return the call of a batch listener, which gets all messages of a hand-out at once.
+
+    The answer counts for all messages, or for those behind the first `finished` ones.
 
     Args:
-        listener: The application's.
-        blocking: Runs it when it is a plain function.
-        interception: Told of every call; None = nobody is.
+        listener: Listener of the application.
+        blocking: Pool of threads for a listener that is a plain function.
+        interception: Interceptors of the call; None = without.
     """
     caller = _caller(listener, blocking)
 

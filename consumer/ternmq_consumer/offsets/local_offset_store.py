@@ -152,7 +152,8 @@ class LocalOffsetStore:
         self._writing = (self._begun, False)
         """The queues of the write under way, and whether it is of both generations."""
         self._saver = StateSaver(
-            *(path, blocking.run),
+            path,
+            blocking.run,
             state=lambda: self._changes,
             prepare=self._prepare,
             ended=self._ended,

@@ -186,7 +186,11 @@ class RemoteOffsetStore:
             return False
         logger.warning(
             "offset reset queue=%s group=%s from=%s to=%s version=%s",
-            *(queue, self._group, progress.offset, offset, version),
+            queue,
+            self._group,
+            progress.offset,
+            offset,
+            version,
         )
         progress.offset = progress.committed = offset
         progress.version = version
@@ -307,7 +311,10 @@ class RemoteOffsetStore:
             logger.log(
                 logging.INFO if isinstance(error, TransportError) else logging.WARNING,
                 "offsets not committed broker=%s group=%s queues=%s error=%s",
-                *(broker_name, self._group, len(wanted), error),
+                broker_name,
+                self._group,
+                len(wanted),
+                error,
             )
             return False
         kept = _by_queue(broker_name, reply.kept)
@@ -352,7 +359,11 @@ class RemoteOffsetStore:
             progress.refusal = reason
             logger.warning(
                 "offset refused queue=%s group=%s offset=%s kept=%s reason=%s",
-                *(queue, self._group, commit.offset, refused.offset, reason),
+                queue,
+                self._group,
+                commit.offset,
+                refused.offset,
+                reason,
             )
 
 

@@ -35,13 +35,13 @@ M = TypeVar("M", bound=QueuedMessage)
 
 @dataclass(slots=True, eq=False)
 class Handout(Generic[M]):
-    """A stretch of the queue that somebody works on.
+    """Range of a queue's messages that one listener call handles.
 
-    Owned by the `ProcessQueue` that gave it; others read it.
+    Owned by its `ProcessQueue`; others read it.
     """
 
     messages: list[M]
-    """Those not finished yet, in the order of their offsets."""
+    """Unfinished messages, in the order of their offsets."""
 
     record_bytes: int
     begin: QueueOffset

@@ -168,14 +168,16 @@ class QueueLocks:
         )
 
     def give_back_later(self, queue: MessageQueue, is_busy: Callable[[], bool]) -> None:
-        """Unlock `queue` once nobody works on it any more. Its lock is renewed no more: should that
-        take longer than the lease, somebody else may have it."""
+        """Unlock `queue` as soon as no listener call works on it.
+
+        The lock is not renewed: after its lease another member may get it.
+        """
         lease = self.forget(queue)
         if lease is not None:
             self._lingering.append(_LingeringLock(queue, lease.token, is_busy))
 
     def forget(self, queue: MessageQueue) -> Lease | None:
-        """Renew the lock of `queue` no more, and begin no listener call under it."""
+        """Stop renewals of the lock of `queue`, and listener calls under it."""
         lease = self._leases.pop(queue, None)
         if lease is not None:
             lease.is_lost = True
@@ -258,7 +260,9 @@ class QueueLocks:
             logger.log(
                 level,
                 "queues not locked broker=%s group=%s error=%s",
-                *(broker_name, self._group, trouble),
+                broker_name,
+                self._group,
+                trouble,
             )
         else:
             logger.info("queues locked again broker=%s group=%s", broker_name, self._group)

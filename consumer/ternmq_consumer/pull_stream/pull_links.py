@@ -137,7 +137,10 @@ class PullLinks:
         for pulled_queue in pulled_queues:
             logger.info(
                 "queue is read elsewhere again queue=%s broker_id=%s before=%s reason=%s",
-                *(pulled_queue.queue, present, broker_id, reason),
+                pulled_queue.queue,
+                present,
+                broker_id,
+                reason,
             )
             pulled_queue.go_to(self._link(name, present))
         return True

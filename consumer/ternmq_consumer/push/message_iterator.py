@@ -69,8 +69,11 @@ class MessageIterator:
         self._next -= finished
 
     def _end_request(self) -> None:
-        """Finish all that was given. What is left of a dropped queue is its next owner's; of one
-        whose lock is not confirmed it comes again."""
+        """Finish the messages that were returned.
+
+        The others of a dropped queue go to its next owner; those of a queue whose lock is not
+        confirmed are handed out again.
+        """
         request, self._request = self._request, None
         if request is not None:
             left = self._messages[self._next :]

@@ -226,8 +226,10 @@ def consume_service_of(
 
 
 def look_for_retries(client: ClientInstance, group: str, broker_name: str) -> None:
-    """Ask where the group's retry topic is, unless it is known to be at a broker that has just
-    taken a message back: it may have made the topic only now."""
+    """Ask for the route of the group's retry topic, unless it names a broker that took a message.
+
+    That broker may have created the topic for the message.
+    """
     route = client.routes.cached(RETRY_PREFIX + group)
     if route is None or all(data.broker_name != broker_name for data in route.queues):
         client.ask_route_again(RETRY_PREFIX + group)

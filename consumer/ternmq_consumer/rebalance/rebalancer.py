@@ -105,7 +105,7 @@ class KnownMembers:
 
     @property
     def is_certain(self) -> bool:
-        """Nobody counts as a member only because another broker listed it before."""
+        """True when the last broker listed every member itself."""
         return not self._carried
 
     def take(self, listed: Collection[str], source: object, *, is_settled: bool) -> list[str]:
@@ -319,7 +319,9 @@ class Rebalancer:
             logger.warning(
                 "queues outside the machine rooms, which no member takes group=%s topic=%s"
                 " brokers=%s",
-                *(self._group, topic, brokers or "none any more"),
+                self._group,
+                topic,
+                brokers or "none any more",
             )
 
     async def _members(self, told: TopicRoute, route: TopicRoute) -> list[str] | str:
@@ -376,6 +378,8 @@ class Rebalancer:
             logger.log(
                 logging.WARNING if is_warning else logging.INFO,
                 "rebalance group=%s topic=%s: %s",
-                *(self._group, topic, trouble),
+                self._group,
+                topic,
+                trouble,
             )
         now.text, now.is_warned = trouble, now.is_warned or is_warning

@@ -48,7 +48,7 @@ class SendBackBatch:
     """Token of the queue's lock; 0 = it has none."""
 
     refused: list[StoredMessage] = field(default_factory=list[StoredMessage])
-    """Those that the broker has not confirmed, by offset."""
+    """Messages that the broker has not confirmed, by offset."""
 
     is_fenced: bool = False
     """The broker called the token stale."""

@@ -72,7 +72,7 @@ class Equal:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """There is no value."""
+    """Condition that a property has no value."""
 
     of: "Node"
 

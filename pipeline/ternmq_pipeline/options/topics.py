@@ -53,7 +53,7 @@ class Assign:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Their topics, sorted."""
+        """Topics of the queues, sorted."""
         return tuple(topics_of(self.queues))
 
 
