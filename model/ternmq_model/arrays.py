@@ -1,12 +1,38 @@
-"""Types of numpy arrays, and their bytes in a file. Pure."""
+"""Types of numpy arrays, and their bytes in files and on the wire. Pure."""
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
+
+INT32_BYTES: Final = 4
+"""Length of each number of an int32 array on the wire."""
+
+_INT32: Final = np.dtype("<i4")
+_INT64: Final = np.dtype("<i8")
+
+
+def read_int32s(data: bytes) -> "NDArray[np.int32]":
+    """Return the array in a field of the wire contract: int32, little-endian, back to back."""
+    return np.frombuffer(data, dtype=_INT32)
+
+
+def read_int64s(data: bytes) -> Ints:
+    """Return the array in a field of the wire contract: int64, little-endian, back to back."""
+    return np.frombuffer(data, dtype=_INT64)
+
+
+def pack_int32s(values: ArrayLike) -> bytes:
+    """Return the int32 array of a field of the wire contract."""
+    return np.asarray(values, dtype=_INT32).tobytes()
+
+
+def pack_int64s(values: ArrayLike) -> bytes:
+    """Return the int64 array of a field of the wire contract."""
+    return np.asarray(values, dtype=_INT64).tobytes()
 
 
 def layout_bytes(items: "NDArray[Any]", layout: "np.dtype[Any]") -> Bytes:

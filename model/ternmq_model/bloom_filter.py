@@ -60,6 +60,10 @@ class BloomFilter:
             data[position // _BYTE_BITS] |= 1 << position % _BYTE_BITS
         return bytes(data)
 
+    def pack(self, bits: int) -> bytes:
+        """Return the bit map of a number whose lowest bit is the map's first."""
+        return bits.to_bytes(self.bits // _BYTE_BITS, "little")
+
     def may_hold(self, bit_map: bytes, positions: Iterable[int]) -> bool:
         """Tell whether all of these bits are set; a bit map of another length says nothing."""
         return len(bit_map) != self.bits // _BYTE_BITS or all(

@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-import numpy as np
-
 from ternmq_broker.state.topics import TopicTable
+from ternmq_model.arrays import pack_int32s
 from ternmq_model.errors import refusal
 from ternmq_model.names import check_topic, is_read_forbidden
 from ternmq_model.response_code import ResponseCode
@@ -83,8 +82,8 @@ class QueryService:
             where = f"topic {request.topic!r}" if request.topic else "any topic"
             remark = f"no message of {where} has the key {request.key!r}"
             raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
-        sizes = np.array([len(record) for record in records], dtype="<i4")
-        return messages.QueryMessagesReply(records=b"".join(records), record_sizes=sizes.tobytes())
+        sizes = pack_int32s([len(record) for record in records])
+        return messages.QueryMessagesReply(records=b"".join(records), record_sizes=sizes)
 
     async def query_offset_by_time(
         self, request: admin.QueryOffsetByTimeRequest, call: Call

@@ -16,6 +16,7 @@ from ternmq_broker.pull.stream import PullingStream
 from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.yielding import yield_to_threads
+from ternmq_model.arrays import pack_int32s
 from ternmq_model.clock import Clock
 from ternmq_model.errors import InvalidParameter, UsageError, refusal
 from ternmq_model.message_id import parse_offset_message_id
@@ -113,7 +114,7 @@ class PullService:
             min_offset=result.min_offset,
             max_offset=result.max_offset,
             records=result.records,
-            record_sizes=result.record_sizes.astype("<i4", copy=False).tobytes(),
+            record_sizes=pack_int32s(result.record_sizes),
             suggested_broker_id=MASTER_ID
             if self.answers.is_masters(wanted, outcome)
             else self.answers.suggested_broker_id(

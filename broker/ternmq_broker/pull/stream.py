@@ -15,6 +15,7 @@ from ternmq_broker.pull.rules import PullRules, no_topic
 from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.yielding import yield_to_threads
+from ternmq_model.arrays import pack_int32s
 from ternmq_model.errors import ClosedError, ConnectionLost, InvalidParameter, TernError, refusal
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
@@ -400,7 +401,7 @@ class PullingStream:
                 pulled.status.remark = f"offset {offset} moved to {next_offset}"
             if count:
                 pulled.records = result.records
-                pulled.record_sizes = result.record_sizes.astype("<i4", copy=False).tobytes()
+                pulled.record_sizes = pack_int32s(result.record_sizes)
         return code
 
     def _check(self, handle: _QueueHandle, reply: messages.PullStreamReply) -> bool:

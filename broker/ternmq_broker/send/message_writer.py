@@ -14,7 +14,7 @@ from ternmq_broker.send.atomic_batch import RefusedRecord, check_atomic
 from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.storage.routed_batch import RecordRefusal, reroute
 from ternmq_broker.storage.system_topic_routing import RoutingRules
-from ternmq_model.arrays import Ints
+from ternmq_model.arrays import Ints, read_int32s
 from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName, RefusedError, refusal
 from ternmq_model.names import HALF_TOPIC, is_send_forbidden
@@ -116,7 +116,7 @@ class MessageWriter:
             StoreError: The store takes nothing; nothing was stored.
         """
         try:
-            sizes = np.frombuffer(record_sizes, dtype="<i4")
+            sizes = read_int32s(record_sizes)
             checked = check_records(
                 records,
                 sizes,

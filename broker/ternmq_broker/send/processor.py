@@ -4,8 +4,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 
-import numpy as np
-
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.send.admission import Admission
@@ -20,6 +18,7 @@ from ternmq_broker.storage.ack_policy import (
     append_with_space,
     in_doubt,
 )
+from ternmq_model.arrays import INT32_BYTES, read_int32s
 from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError, refusal
 from ternmq_model.properties import CLUSTER, REGION, TRACE_ON, encode_properties
@@ -124,9 +123,9 @@ class SendProcessor:
         Raises:
             TernError: Nothing was stored by this call, nor found.
         """
-        if len(record_sizes) % 4:  # for `store` to refuse
+        if len(record_sizes) % INT32_BYTES:  # for `store` to refuse
             return await self.store(records, record_sizes, sender, atomic=atomic)
-        sizes = np.frombuffer(record_sizes, dtype="<i4")
+        sizes = read_int32s(record_sizes)
         found = await self.duplicates.find(records, sizes) if self.duplicates else {}
         if not found:
             return await self.store(records, record_sizes, sender, atomic=atomic)

@@ -9,6 +9,7 @@ from ternmq_broker.send.stream import SendingStream, SendServerStream
 from ternmq_broker.storage.record_addresses import born_host_bytes
 from ternmq_broker.storage.routed_batch import RecordRefusal
 from ternmq_model import properties as names
+from ternmq_model.arrays import pack_int32s
 from ternmq_model.errors import (
     IllegalMessage,
     InvalidParameter,
@@ -105,7 +106,7 @@ class SendService:
         processor.admission.took(len(record))
         try:
             stored = await processor.store(
-                record, len(record).to_bytes(4, "little"), sender, is_reply=is_reply
+                record, pack_int32s([len(record)]), sender, is_reply=is_reply
             )
             if stored.refused:
                 _, code, remark = stored.refused[0]

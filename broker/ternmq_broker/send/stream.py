@@ -9,6 +9,7 @@ from typing import Final
 from ternmq_broker.send.message_writer import PutResult, SenderInfo
 from ternmq_broker.send.processor import SendProcessor
 from ternmq_broker.storage.ack_policy import PendingAck
+from ternmq_model.arrays import pack_int32s, pack_int64s
 from ternmq_model.errors import (
     ClosedError,
     ConnectionLost,
@@ -187,12 +188,12 @@ class SendingStream:
 
 def _reply(stored: PutResult) -> messages.SendBatchReply:
     reply = messages.SendBatchReply(
-        queue_offsets=stored.queue_offsets.astype("<i8", copy=False).tobytes(),
-        physical_offsets=stored.physical_offsets.astype("<i8", copy=False).tobytes(),
+        queue_offsets=pack_int64s(stored.queue_offsets),
+        physical_offsets=pack_int64s(stored.physical_offsets),
         stored_at_ms=stored.stored_at_ms,
     )
     if stored.queue_ids is not None:
-        reply.queue_ids = stored.queue_ids.astype("<i4").tobytes()
+        reply.queue_ids = pack_int32s(stored.queue_ids)
     for index, code, remark in stored.refused:
         reply.refused.add(index=index, status={"code": code, "remark": remark})
     return reply

@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from ternmq_consumer.process_queue.process_queue import Handout, ProcessQueue
 from ternmq_consumer.process_queue.queue_locks import Lease
 from ternmq_consumer.process_queue.running_info import ProcessQueueInfo
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, QueueSubscriber
+from ternmq_model.arrays import read_int32s
 from ternmq_model.errors import CorruptRecord, RefusedError
 from ternmq_model.message_batch import decode_records
 from ternmq_model.names import RETRY_PREFIX
@@ -166,7 +165,7 @@ class AssignedQueue:
         if not pulled.record_sizes:
             self.in_hand.add([], 0, next_offset)
             return
-        sizes = np.frombuffer(pulled.record_sizes, "<i4")
+        sizes = read_int32s(pulled.record_sizes)
         records = pulled.records
         batch = decode_records(records, sizes, self.queue)
         if (

@@ -2,12 +2,11 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, QueueSubscriber
+from ternmq_model.arrays import INT32_BYTES, read_int32s
 from ternmq_model.errors import CorruptRecord, RefusedError
 from ternmq_model.message_batch import decode_records
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -15,9 +14,6 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
-
-RECORD_SIZE_BYTES: Final = 4
-"""Bytes that the length of one record takes on the wire."""
 
 
 class _FetchedBatch(NamedTuple):
@@ -135,7 +131,7 @@ class FetchedQueue:
             self._decoded = []
             self._taken = 0
             self.position = batch.next_offset
-        if len(part) * RECORD_SIZE_BYTES == len(batch.record_sizes):
+        if len(part) * INT32_BYTES == len(batch.record_sizes):
             part_bytes = len(batch.records)
         else:
             part_bytes = sum(message.record_bytes for message in part)
@@ -178,7 +174,7 @@ class FetchedQueue:
         self._on_gone(self, error)
 
     def _decode(self, batch: _FetchedBatch) -> list[StoredMessage]:
-        sizes = np.frombuffer(batch.record_sizes, "<i4")
+        sizes = read_int32s(batch.record_sizes)
         assert self.position is not None, "reading has begun"
         try:
             found = decode_records(batch.records, sizes, self.queue, check_crc=self._check_crc)

@@ -3,18 +3,13 @@
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-import numpy as np
-
+from ternmq_model.arrays import read_int32s
 from ternmq_model.queue import MessageQueue
+from ternmq_model.record.format import read_queue_offset
 from ternmq_model.subscription import Subscription
 
 RETRY_TIMEOUT_S: Final = 60.0
 """Default of the time without progress after which reading fails."""
-
-SIZE_BYTES: Final = 4
-"""Length of each number in `record_sizes`."""
-
-_QUEUE_OFFSET: Final = slice(20, 28)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,12 +109,11 @@ class MeasuredRange(NamedTuple):
 
 def cut_records(records: bytes, record_sizes: bytes, end: int) -> tuple[bytes, bytes]:
     """Return those of records in a queue's order that come before the offset `end`."""
-    sizes = np.frombuffer(record_sizes, dtype="<i4")
+    sizes = read_int32s(record_sizes)
     count, length = len(sizes), len(records)
     while count:
         start = length - int(sizes[count - 1])
-        offset = records[start + _QUEUE_OFFSET.start : start + _QUEUE_OFFSET.stop]
-        if int.from_bytes(offset, "big", signed=True) < end:
+        if read_queue_offset(records, start) < end:
             break
         count, length = count - 1, start
     if length == len(records):

@@ -5,12 +5,12 @@ from typing import Final
 
 from ternmq_consumer.scan.range_batches import (
     RETRY_TIMEOUT_S,
-    SIZE_BYTES,
     PulledBatch,
     cut_records,
 )
 from ternmq_consumer.scan.range_reader import RangeProgress, ScanClient, read_range
 from ternmq_consumer.subscriptions import subscription_message
+from ternmq_model.arrays import INT32_BYTES
 from ternmq_model.errors import ConnectionLost, created_again, refusal
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import ALL_TAGS, Subscription
@@ -128,7 +128,7 @@ class _RangePull(RangeProgress):
         if pulled.next_offset > limit:
             records, sizes = cut_records(records, sizes, limit)
             if not self._is_filtered:
-                damaged = min(damaged, limit - begin - len(sizes) // SIZE_BYTES)
+                damaged = min(damaged, limit - begin - len(sizes) // INT32_BYTES)
         self._damaged += damaged
         return PulledBatch(records, sizes, self.next_offset, self._damaged)
 
@@ -152,5 +152,5 @@ def _credit(reply: messages.PullStreamReply) -> messages.PullCredit:
     return messages.PullCredit(
         handle=_HANDLE,
         bytes=sum(len(pulled.records) for pulled in reply.pulled),
-        messages=sum(len(pulled.record_sizes) // SIZE_BYTES for pulled in reply.pulled),
+        messages=sum(len(pulled.record_sizes) // INT32_BYTES for pulled in reply.pulled),
     )

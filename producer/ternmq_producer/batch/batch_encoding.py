@@ -4,8 +4,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-import numpy as np
-
+from ternmq_model.arrays import pack_int32s
 from ternmq_model.errors import IllegalMessage
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.properties import UNIQUE_KEY
@@ -142,11 +141,10 @@ class StreamFormat:
                 born_at_ms=behind_ms + part.started_ms,
                 sys_flags=part.sys_flags,
             )
-        sizes = np.fromiter(map(len, records), dtype="<i4", count=len(records))
         return messages.SendStreamRequest(
             batch=messages.SendBatch(
                 records=b"".join(records),
-                record_sizes=sizes.tobytes(),
+                record_sizes=pack_int32s([len(record) for record in records]),
                 is_retry=batch.is_retry,
                 is_whole=batch.is_atomic,
             )

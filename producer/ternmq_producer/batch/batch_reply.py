@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ternmq_model.arrays import Ints, read_int32s, read_int64s
 from ternmq_model.errors import RefusedError, TernError
 from ternmq_model.message import SendResult, SendStatus
 from ternmq_model.response_code import CALLERS_CODES, STORED_CODES
@@ -64,12 +62,12 @@ def deliver(
     code = reply.status.code
     if code not in STORED_CODES:
         return _refuse_all(batch, reply, broker_name)
-    queue_offsets = np.frombuffer(reply.queue_offsets, dtype="<i8")
-    physical_offsets = np.frombuffer(reply.physical_offsets, dtype="<i8")
+    queue_offsets = read_int64s(reply.queue_offsets)
+    physical_offsets = read_int64s(reply.physical_offsets)
     if batch.is_atomic and reply.queue_ids:
         # An earlier attempt had stored the batch, perhaps in another queue.
         (part,) = batch.parts
-        queue_id = int(np.frombuffer(reply.queue_ids, dtype="<i4")[0])
+        queue_id = int(read_int32s(reply.queue_ids)[0])
         part.queue = part.queue._replace(queue_id=queue_id)
     elif reply.refused or reply.queue_ids:
         return _deliver_some(batch, reply, queue_offsets, physical_offsets, store_host, broker_name)
@@ -130,15 +128,15 @@ def _errors_of(reply: messages.SendBatchReply, broker_name: str) -> dict[int, Re
 def _deliver_some(
     batch: ProducerBatch,
     reply: messages.SendBatchReply,
-    queue_offsets: NDArray[np.int64],
-    physical_offsets: NDArray[np.int64],
+    queue_offsets: Ints,
+    physical_offsets: Ints,
     store_host: bytes,
     broker_name: str,
 ) -> list[SendFailure]:
     """Answer a batch of which some messages were refused or found elsewhere, backwards."""
     errors = _errors_of(reply, broker_name)
     status = _STATUSES[reply.status.code]
-    queue_ids = np.frombuffer(reply.queue_ids, dtype="<i4").tolist()
+    queue_ids = read_int32s(reply.queue_ids).tolist()
     stored_queues: set[MessageQueue] = set()
     failures: list[SendFailure] = []
     everything = batch.as_singles()

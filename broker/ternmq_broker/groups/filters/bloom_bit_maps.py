@@ -47,7 +47,7 @@ class FilterBitMaps:
                 for condition, mask in conditions:
                     if condition.matches(properties):
                         bits |= mask
-                maps[row] = bits.to_bytes(BLOOM.bits // 8, "little")
+                maps[row] = BLOOM.pack(bits)
         return maps
 
 

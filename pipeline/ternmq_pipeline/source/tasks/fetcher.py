@@ -14,7 +14,7 @@ import pyarrow as pa
 from ternmq_client.config import nameserver_texts
 from ternmq_client.retry_timeout import lasted
 from ternmq_consumer.scan import PulledBatch, ScanOptions, shared_scanner
-from ternmq_consumer.scan.range_batches import SIZE_BYTES
+from ternmq_model.arrays import INT32_BYTES, read_int32s
 from ternmq_model.errors import (
     RangeLost,
     RefusedError,
@@ -276,7 +276,7 @@ def joined(pieces: Iterable[PulledBatch], rows_max: int) -> Iterator[PulledBatch
     try:
         for piece in pieces:
             waiting.append(piece)
-            rows += len(piece.record_sizes) // SIZE_BYTES
+            rows += len(piece.record_sizes) // INT32_BYTES
             size += len(piece.records)
             if rows >= rows_max or size >= JOINED_BYTES:
                 yield _as_one(waiting)
@@ -300,7 +300,7 @@ def _as_one(pieces: Sequence[PulledBatch]) -> PulledBatch:
 def _batches_of(
     piece: PulledBatch, offset_range: OffsetRange, request: FetchRequest, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    sizes = np.frombuffer(piece.record_sizes, "<i4").astype(np.int64)
+    sizes = read_int32s(piece.record_sizes).astype(np.int64)
     starts = np.cumsum(sizes) - sizes
     done = 0
     while done < len(sizes):
