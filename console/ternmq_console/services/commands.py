@@ -41,6 +41,8 @@ SECTIONS: Final = {
 }
 """Every setting of every service: one file or environment may serve all of them."""
 
+_FLAGS: Final = "ternmq.settings"
+
 OTHER_VARIABLES: Final = (HEALTH_VARIABLE, NAMESERVER_VARIABLE)
 """Variables of the image that are no settings."""
 
@@ -118,9 +120,20 @@ def hint_at(*options: str) -> Generator[None]:
         raise CannotListen(f"{cause} {hint}") from error
 
 
-def service_options(function: F) -> F:
-    """Add the options that every service has."""
-    for option in (
+def setting_option(option: str, *settings: str, **attributes: Any) -> Callable[[F], F]:
+    """Return an option whose value, when given, is that of `settings`."""
+
+    def collect(context: click.Context, _: click.Parameter, value: object) -> None:
+        if value is not None:
+            flags: list[str] = context.meta.setdefault(_FLAGS, [])
+            flags += [f"{setting}={value}" for setting in settings]
+
+    return click.option(option, expose_value=False, callback=collect, **attributes)
+
+
+def service_options(*services: str) -> Callable[[F], F]:
+    """Return the options that every service has, for the settings of `services`."""
+    options = (
         click.option(
             "--set",
             "given",
@@ -133,177 +146,151 @@ def service_options(function: F) -> F:
             type=click.Path(path_type=Path, dir_okay=False),
             help="TOML file with settings.  [default: $TERNMQ_CONFIG]",
         ),
-        click.option("--listen", metavar="HOST", help="Host to listen on.  [default: 127.0.0.1]"),
-        click.option(
-            "--data", metavar="DIR", type=click.Path(path_type=Path), help="Directory of the data."
+        setting_option(
+            "--listen",
+            *[f"{service}.listen" for service in services],
+            metavar="HOST",
+            help="Host to listen on.  [default: 127.0.0.1]",
         ),
-    ):
-        function = option(function)
-    return function
+    )
+
+    def add(function: F) -> F:
+        for option in options:
+            function = option(function)
+        return function
+
+    return add
+
+
+_DATA: Final[dict[str, Any]] = {
+    "metavar": "DIR",
+    "type": click.Path(path_type=Path),
+    "help": "Directory of the data.",
+}
+_NAMESERVER_PORT: Final = setting_option(
+    "--port-nameserver",
+    "nameserver.port",
+    type=int,
+    help="Port; 0 takes a free one.  [default: 9876]",
+)
+_BROKER_PORT: Final = setting_option(
+    "--port-broker", "broker.port", type=int, help="Port; 0 takes a free one.  [default: 10911]"
+)
 
 
 @click.command()
-@service_options
-@click.option("--port-nameserver", type=int, help="Port; 0 takes a free one.  [default: 9876]")
-@click.option("--port-broker", type=int, help="Port; 0 takes a free one.  [default: 10911]")
-def dev(
-    data: Path | None,
-    listen: str | None,
-    config: Path | None,
-    given: Sequence[str],
-    port_nameserver: int | None,
-    port_broker: int | None,
-) -> None:
+@click.option("--data", **_DATA)
+@service_options("nameserver", "broker")
+@_NAMESERVER_PORT
+@_BROKER_PORT
+def dev(data: Path | None, config: Path | None, given: Sequence[str]) -> None:
     """Run a NameServer and a broker in one process, until Ctrl-C.
 
     The data lies in ./.ternmq unless --data or a setting says otherwise. Once both serve, their
     addresses are printed on standard output; the log goes to standard error.
     """
-    flags = [
-        *_flag("nameserver.data", data and data / "nameserver"),
-        *_flag("broker.data", data and data / "broker"),
-        *_flag("nameserver.listen", listen),
-        *_flag("broker.listen", listen),
-        *_flag("nameserver.port", port_nameserver),
-        *_flag("broker.port", port_broker),
-    ]
-    with errors_as_exits():
-        settings = _settings(config, [*flags, *given])
+    folders = [f"{name}.data={data / name}" for name in ("nameserver", "broker")] if data else []
 
-        def addresses(services: DevServices) -> list[str]:
-            return [
-                f"nameserver {services.nameserver.address}",
-                f"broker {settings[BrokerConfig].name} {services.broker.address}",
-            ]
+    def addresses(services: DevServices, settings: LoadedSettings) -> list[str]:
+        return [
+            *_nameserver_address(services.nameserver, settings),
+            *_broker_address(services.broker, settings),
+        ]
 
-        with hint_at("--port-nameserver", "--port-broker"):
-            sys.exit(_run(settings, lambda env: DevServices(settings, env), addresses))
+    _serve(config, [*folders, *given], DevServices, addresses, "--port-nameserver", "--port-broker")
 
 
 @click.command()
-@service_options
-@click.option("--port-nameserver", type=int, help="Port; 0 takes a free one.  [default: 9876]")
-def nameserver(
-    data: Path | None,
-    listen: str | None,
-    config: Path | None,
-    given: Sequence[str],
-    port_nameserver: int | None,
-) -> None:
+@setting_option("--data", "nameserver.data", **_DATA)
+@service_options("nameserver")
+@_NAMESERVER_PORT
+def nameserver(config: Path | None, given: Sequence[str]) -> None:
     """Run a NameServer, until Ctrl-C.
 
     Key-value settings are kept in --data; without it they are lost when the process ends.
     """
-    flags = [
-        *_flag("nameserver.data", data),
-        *_flag("nameserver.listen", listen),
-        *_flag("nameserver.port", port_nameserver),
-    ]
-    with errors_as_exits():
-        settings = _settings(config, [*flags, *given])
 
-        def addresses(service: NameServer) -> list[str]:
-            return [f"nameserver {service.address}"]
+    def make(settings: LoadedSettings, env: Environment) -> NameServer:
+        return NameServer(settings[NameServerConfig], env)
 
-        with hint_at("--port-nameserver"):
-            sys.exit(
-                _run(settings, lambda env: NameServer(settings[NameServerConfig], env), addresses)
-            )
+    _serve(config, given, make, _nameserver_address, "--port-nameserver")
 
 
 @click.command()
-@service_options
-@click.option("--port-broker", type=int, help="Port; 0 takes a free one.  [default: 10911]")
-@click.option("--name", help="The broker's name.  [default: broker-a]")
-@click.option(
+@setting_option("--data", "broker.data", **_DATA)
+@service_options("broker")
+@_BROKER_PORT
+@setting_option("--name", "broker.name", help="The broker's name.  [default: broker-a]")
+@setting_option(
     "--nameserver",
-    "nameservers",
+    "broker.nameservers",
     metavar="HOST:PORT",
     help="Every NameServer, separated by commas.  [default: 127.0.0.1:9876]",
 )
-@click.option(
+@setting_option(
     "--broker-id",
+    "broker.broker_id",
     type=int,
     metavar="N",
     help="0 starts as the master, any other as a slave of the same --name.  [default: 0]",
 )
-@click.option(
+@setting_option(
     "--role",
+    "broker.role",
     type=click.Choice([role.value for role in BrokerRole]),
     help="What it is as the master.  [default: async_master]",
 )
-@click.option(
+@setting_option(
     "--force-master",
-    is_flag=True,
+    "broker.force_master",
+    flag_value="true",
     help="Start as master though nobody confirms that there is no newer one.",
 )
-def broker(
-    data: Path | None,
-    listen: str | None,
-    config: Path | None,
-    given: Sequence[str],
-    port_broker: int | None,
-    name: str | None,
-    nameservers: str | None,
-    broker_id: int | None,
-    role: str | None,
-    force_master: bool,
-) -> None:
+def broker(config: Path | None, given: Sequence[str]) -> None:
     """Run a broker, until Ctrl-C."""
-    flags = [
-        *_flag("broker.data", data),
-        *_flag("broker.listen", listen),
-        *_flag("broker.port", port_broker),
-        *_flag("broker.name", name),
-        *_flag("broker.nameservers", nameservers),
-        *_flag("broker.broker_id", broker_id),
-        *_flag("broker.role", role),
-        *_flag("broker.force_master", "true" if force_master else None),
-    ]
-    with errors_as_exits():
-        settings = _settings(config, [*flags, *given])
 
-        def addresses(service: "Broker") -> list[str]:
-            return [f"broker {settings[BrokerConfig].name} {service.address}"]
+    def make(settings: LoadedSettings, env: Environment) -> "Broker":
+        return new_broker(settings[BrokerConfig], settings[StoreConfig], env)
 
-        with hint_at("--port-broker"):
-            sys.exit(
-                _run(
-                    settings,
-                    lambda env: new_broker(settings[BrokerConfig], settings[StoreConfig], env),
-                    addresses,
-                )
-            )
+    _serve(config, given, make, _broker_address, "--port-broker")
+
+
+def _nameserver_address(service: NameServer, _: LoadedSettings) -> list[str]:
+    return [f"nameserver {service.address}"]
+
+
+def _broker_address(service: "Broker", settings: LoadedSettings) -> list[str]:
+    return [f"broker {settings[BrokerConfig].name} {service.address}"]
 
 
 ServiceT = TypeVar("ServiceT", bound=AbstractAsyncContextManager[Any])
 
 
-def _run(
-    settings: LoadedSettings,
-    make: Callable[[Environment], ServiceT],
-    addresses: Callable[[ServiceT], Sequence[str]],
-) -> int:
-    """Run the service until a signal and return the exit code."""
-    configure_logging(settings[LoggingSettings])
+def _serve(
+    config: Path | None,
+    given: Sequence[str],
+    make: Callable[[LoadedSettings, Environment], ServiceT],
+    addresses: Callable[[ServiceT, LoadedSettings], list[str]],
+    *ports: str,
+) -> None:
+    """Run a service until a signal, print its addresses once it serves, and exit with its code."""
+    flags: list[str] = click.get_current_context().meta.get(_FLAGS, [])
+    with errors_as_exits():
+        settings = load_settings(
+            SECTIONS,
+            toml_path=config,
+            environ=os.environ,
+            flags=[*flags, *given],
+            reserved=OTHER_VARIABLES,
+        )
+        configure_logging(settings[LoggingSettings])
 
-    async def serve() -> int:
-        async with system_environment() as env:
-            service = make(env)
+        async def serve() -> int:
+            async with system_environment() as env:
+                service = make(settings, env)
+                return await run_until_signalled(
+                    service, on_ready=lambda: print_lines(addresses(service, settings))
+                )
 
-            def announce() -> None:
-                print_lines(addresses(service))
-
-            return await run_until_signalled(service, on_ready=announce)
-
-    return asyncio.run(serve())
-
-
-def _settings(config: Path | None, flags: Sequence[str]) -> LoadedSettings:
-    return load_settings(
-        SECTIONS, toml_path=config, environ=os.environ, flags=flags, reserved=OTHER_VARIABLES
-    )
-
-
-def _flag(setting: str, value: object | None) -> Sequence[str]:
-    return () if value is None else (f"{setting}={value}",)
+        with hint_at(*ports):
+            sys.exit(asyncio.run(serve()))
