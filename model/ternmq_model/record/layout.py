@@ -4,8 +4,6 @@ Source: RocketMQ `MessageDecoder`.
 """
 
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 
 import numpy as np
 
@@ -78,11 +76,13 @@ def _take_headers(data: bytes | memoryview, starts: Ints, ends: Ints) -> tuple[H
         return shortest, np.full(len(starts), shortest.itemsize, dtype=np.int64)
     present: list[int] = np.unique(flags).tolist()
     head_bytes = np.zeros(len(starts), dtype=np.int64)
+    hosts = 0
     for kind in present:
+        hosts |= kind
         head_bytes[flags == kind] = header_type(kind).itemsize
     if (starts + head_bytes > ends).any():
         return shortest[:0], head_bytes
-    headers = np.zeros(len(starts), dtype=header_type(reduce(or_, present)))
+    headers = np.zeros(len(starts), dtype=header_type(hosts))
     for kind in present:
         rows = np.flatnonzero(flags == kind)
         some = take_headers(data, starts[rows], header_type(kind))

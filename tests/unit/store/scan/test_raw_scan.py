@@ -89,7 +89,7 @@ def test_record_being_written_is_read_again(
 
     def written_meanwhile(window: LogWindow, file: FoundFile, start: int) -> int:
         data[:] = written
-        fresh = LogWindow(window._read, window.base, window.file_bytes)
+        fresh = LogWindow.of_view(memoryview(data.tobytes()), window.base)
         return next_piece(fresh, file, start)
 
     monkeypatch.setattr(raw_scan, "next_piece", written_meanwhile)
