@@ -29,7 +29,7 @@ HOMES: Final[Mapping[str, str]] = {
     "consumer/ternmq_consumer/scan/range_batches.py": "the frame of an Arrow message",
     "pipeline/ternmq_pipeline/sink/commit_message.py": "commit messages of a sink",
 }
-"""What each module lays out. Every other one calls its functions."""
+"""Modules and the layouts that they read and write; every other module calls their functions."""
 
 BYTE_ORDER: Final = re.compile(r"[<>][a-zA-Z]\d")
 """A type of numpy with its byte order, such as ">i8"."""
