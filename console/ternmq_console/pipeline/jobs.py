@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Final, TypeVar
@@ -15,7 +15,7 @@ from ternmq_console.cli.exit_codes import errors_as_exits
 from ternmq_console.cli.options import TIME_HELP, cluster_options, duration_ms, time_ms, time_option
 from ternmq_console.cli.output import print_line, print_record
 from ternmq_pipeline.jobs.archive import BATCH_ROWS as ARCHIVE_ROWS
-from ternmq_pipeline.jobs.archive import FILE_BYTES, FILE_BYTES_MAX
+from ternmq_pipeline.jobs.archive import FILE_BYTES, FILE_BYTES_MAX, Archived
 from ternmq_pipeline.jobs.archive import archive as archive_topics
 from ternmq_pipeline.jobs.driver.batch_progress import BatchProgress
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL
@@ -30,12 +30,13 @@ INTERRUPTED: Final = 130
 """The exit code that a shell shows of a process that Ctrl-C ended."""
 
 
-def setting(text: str) -> tuple[str, str]:
-    """Return name and value of a setting of Spark's.
+def duration_s(text: str) -> float:
+    """Return the seconds of a duration such as 90s or 2m."""
+    return duration_ms(text) / 1000
 
-    Raises:
-        BadParameter: It has no `=`, or no name before it.
-    """
+
+def setting(text: str) -> tuple[str, str]:
+    """Return name and value of a Spark setting written as `NAME=VALUE`."""
     name, equals, value = text.partition("=")
     if not equals or not name.startswith("spark."):
         raise click.BadParameter(f"{text!r} is no setting such as spark.driver.memory=4g")
@@ -43,11 +44,7 @@ def setting(text: str) -> tuple[str, str]:
 
 
 def start(text: str) -> str:
-    """Return where a stream begins, as a job is to be told.
-
-    Raises:
-        BadParameter: It is neither an edge nor a time.
-    """
+    """Return the start of a stream in the words of a job: an edge, or Unix milliseconds."""
     return text if text in START_POSITIONS else str(time_ms(text))
 
 
@@ -56,11 +53,7 @@ _BYTES: Final = re.compile(f"([0-9]{{1,13}})({'|'.join(_BYTES_UNITS)})")
 
 
 def file_bytes(text: str) -> int:
-    """Return a number of bytes such as 134217728 or 128MiB.
-
-    Raises:
-        BadParameter: It is no such number, or one that no file may be told to have.
-    """
+    """Return the number of bytes that a text such as 134217728 or 128MiB names."""
     match = _BYTES.fullmatch(text)
     count = int(match[1]) << 10 * _BYTES_UNITS.index(match[2]) if match else 0
     if not 1 <= count <= FILE_BYTES_MAX:
@@ -75,25 +68,30 @@ def most_option(name: str, default: int, text: str) -> Callable[[F], F]:
 
 
 def spark_options(function: F) -> F:
-    """Add what all jobs have that run Spark: `--master`, `--conf` and `--retry-timeout`."""
+    """Add the options of every job that runs Spark: its session, the retries and the cluster."""
     function = click.option(
         "--retry-timeout",
-        type=duration_ms,
+        "retry_timeout_s",
+        type=duration_s,
         default=f"{RETRY_TIMEOUT_S:.0f}s",
         show_default=True,
         metavar="DURATION",
         help="How long to wait for a NameServer or broker that is away.",
-    )(function)
+    )(cluster_options(function))
     function = click.option(
         "--conf",
         "settings",
         type=setting,
         multiple=True,
+        callback=lambda _context, _option, pairs: dict(pairs),
         metavar="NAME=VALUE",
         help="A setting of Spark, such as spark.driver.memory=4g; may be repeated.",
     )(function)
     master = click.option("--master", default=LOCAL, show_default=True, help="Spark's master.")
     return master(function)
+
+
+# Options have the names of the jobs' keywords: a command passes those on that it does not check.
 
 
 @click.command()
@@ -102,7 +100,7 @@ def spark_options(function: F) -> F:
 @click.option("--to", "folder", required=True, metavar="DIR", help="The archive: a path or a URI.")
 @click.option(
     "--from",
-    "begin",
+    "start",
     type=start,
     default="earliest",
     show_default=True,
@@ -112,14 +110,14 @@ def spark_options(function: F) -> F:
 @click.option("--available-now", is_flag=True, help="End when all that is there is archived.")
 @click.option(
     "--interval",
-    type=duration_ms,
+    "interval_s",
+    type=duration_s,
     metavar="DURATION",
     help="Go on until Ctrl-C, with a micro-batch so often.",
 )
 @most_option("--batch-rows", ARCHIVE_ROWS, "The most messages of a micro-batch.")
 @click.option(
     "--file-bytes",
-    "size",
     type=file_bytes,
     default=f"{FILE_BYTES >> 20}MiB",
     show_default=True,
@@ -128,50 +126,27 @@ def spark_options(function: F) -> F:
 )
 @click.option("--checkpoint", default="", metavar="DIR", help="Instead of _checkpoint in --to.")
 @spark_options
-@cluster_options
 def archive(
     topics: tuple[str, ...],
-    pattern: str,
     folder: str,
-    begin: str,
     available_now: bool,
-    interval: int | None,
-    batch_rows: int,
-    size: int,
-    checkpoint: str,
-    retry_timeout: int,
-    master: str,
-    settings: tuple[tuple[str, str], ...],
-    nameserver: str,
+    interval_s: float | None,
     output: str,
+    **options: Any,
 ) -> None:
     """Keep TOPICS as Parquet in a folder, parted by topic and date, each message once.
 
     Give the command again and it goes on where it was, whatever ended it. Without --interval it
     ends when all is archived that was there when it began.
     """
-    if available_now and interval is not None:
+    if available_now and interval_s is not None:
         raise click.UsageError("either --available-now, which is what happens, or --interval")
     with _ends_as_exits():
         done = archive_topics(
-            topics,
-            folder,
-            nameserver=nameserver,
-            pattern=pattern,
-            start=begin,
-            interval_s=None if interval is None else interval / 1000,
-            batch_rows=batch_rows,
-            file_bytes=size,
-            checkpoint=checkpoint,
-            retry_timeout_s=retry_timeout / 1000,
-            observe=show_progress,
-            master=master,
-            settings=dict(settings),
+            topics, folder, interval_s=interval_s, observe=show_progress, **options
         )
-    print_record(_record(asdict(done), done.seconds), output)
-    # Who runs it with --interval ends it so: it has done what it was to do.
-    if done.is_stopped and interval is None:
-        raise SystemExit(INTERRUPTED)
+    # An interruption is the only end of a run with --interval.
+    _print_result(done, output, is_ended=interval_s is not None)
 
 
 @click.command()
@@ -179,32 +154,16 @@ def archive(
 @click.option("--parquet", "folder", default="", metavar="DIR", help="Send these files.")
 @click.option("--topic", default="", help="Send what this topic keeps.")
 @click.option("--from-nameserver", default="", metavar="HOST:PORT", help="--topic is there.")
-@time_option("--from", "begin", help="What was stored since then.")
-@time_option("--to", "end", help="What was stored before.")
+@time_option("--from", "start_ms", help="What was stored since then.")
+@time_option("--to", "end_ms", help="What was stored before.")
 @click.option("--where", default="", metavar="SQL", help="Only rows for which this is true.")
 @click.option("--checkpoint", default="", metavar="DIR", help="Keeps what was sent.")
 @click.option("--once", is_flag=True, help="All in one batch, whatever was sent before.")
 @click.option("--dry-run", is_flag=True, help="Send nothing, and count.")
 @most_option("--batch-rows", BATCH_ROWS, "The most messages of a micro-batch.")
 @spark_options
-@cluster_options
 def replay(
-    to_topic: str,
-    folder: str,
-    topic: str,
-    from_nameserver: str,
-    begin: int | None,
-    end: int | None,
-    where: str,
-    checkpoint: str,
-    once: bool,
-    dry_run: bool,
-    batch_rows: int,
-    retry_timeout: int,
-    master: str,
-    settings: tuple[tuple[str, str], ...],
-    nameserver: str,
-    output: str,
+    to_topic: str, checkpoint: str, once: bool, dry_run: bool, output: str, **options: Any
 ) -> None:
     """Send messages of an archive, of any Parquet or of a topic to TO_TOPIC again.
 
@@ -213,25 +172,10 @@ def replay(
     """
     if not dry_run and once == bool(checkpoint):
         raise click.UsageError("tell which: --checkpoint DIR, to send nothing twice, or --once")
+    options |= {"checkpoint": checkpoint, "dry_run": dry_run}
     with _ends_as_exits():
-        done = replay_messages(
-            to_topic,
-            nameserver=nameserver,
-            folder=folder,
-            topic=topic,
-            from_nameserver=from_nameserver,
-            start_ms=begin,
-            end_ms=end,
-            where=where,
-            checkpoint=checkpoint,
-            dry_run=dry_run,
-            batch_rows=batch_rows,
-            retry_timeout_s=retry_timeout / 1000,
-            observe=show_progress,
-            master=master,
-            settings=dict(settings),
-        )
-    _print_sent(done, output)
+        done = replay_messages(to_topic, observe=show_progress, **options)
+    _print_result(done, output)
 
 
 @click.command()
@@ -241,19 +185,7 @@ def replay(
 @click.option("--dry-run", is_flag=True, help="Send nothing, and count.")
 @most_option("--batch-rows", BATCH_ROWS, "The most letters of a micro-batch.")
 @spark_options
-@cluster_options
-def redrive(
-    group: str,
-    where: str,
-    checkpoint: str,
-    dry_run: bool,
-    batch_rows: int,
-    retry_timeout: int,
-    master: str,
-    settings: tuple[tuple[str, str], ...],
-    nameserver: str,
-    output: str,
-) -> None:
+def redrive(group: str, checkpoint: str, dry_run: bool, output: str, **options: Any) -> None:
     """Send dead letters to the topics that they were sent to first, each once.
 
     The first run begins with those that wait, as `ternmq dlq list` counts them. The letters stay,
@@ -261,20 +193,10 @@ def redrive(
     """
     if not dry_run and not checkpoint:
         raise click.UsageError("name a folder where it is kept what was sent: --checkpoint DIR")
+    options |= {"checkpoint": checkpoint, "dry_run": dry_run}
     with _ends_as_exits():
-        done = redrive_letters(
-            group,
-            nameserver=nameserver,
-            checkpoint=checkpoint,
-            where=where,
-            dry_run=dry_run,
-            batch_rows=batch_rows,
-            retry_timeout_s=retry_timeout / 1000,
-            observe=show_progress,
-            master=master,
-            settings=dict(settings),
-        )
-    _print_sent(done, output)
+        done = redrive_letters(group, observe=show_progress, **options)
+    _print_result(done, output)
 
 
 @contextmanager
@@ -299,13 +221,13 @@ def show_progress(progress: BatchProgress) -> None:
     print_line(str(progress), to_stderr=True)
 
 
-def _print_sent(done: ResendResult, output: str) -> None:
-    print_record(_record(asdict(done), done.seconds), output)
-    if done.is_stopped:
+def _print_result(done: Archived | ResendResult, output: str, *, is_ended: bool = False) -> None:
+    """Print the result of a job; leave with a code of failure where a stop was not its usual end.
+
+    JSON's field is `stopped`, a word for people, too.
+    """
+    fields = asdict(done)
+    seconds, is_stopped = fields.pop("seconds"), fields.pop("is_stopped")
+    print_record({**fields, "seconds": round(seconds, 1), "stopped": is_stopped}, output)
+    if is_stopped and not is_ended:
         raise SystemExit(INTERRUPTED)
-
-
-def _record(fields: Mapping[str, object], seconds: float) -> dict[str, object]:
-    """Return a summary: `is_stopped` is what a program asks for, `stopped` what people read."""
-    found = {name: value for name, value in fields.items() if name not in ("is_stopped", "seconds")}
-    return {**found, "seconds": round(seconds, 1), "stopped": fields["is_stopped"]}
