@@ -21,6 +21,7 @@ from ternmq_broker.replication.role.replication_state import ReplicationState
 from ternmq_broker.replication.role.service import StatusService
 from ternmq_broker.state.epochs import Epoch, Epochs
 from ternmq_broker.state.replication_record import ReplicationRecord
+from ternmq_broker.storage.admission import Admission
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.loop import StoreLoop
 from ternmq_model.address import Address
@@ -59,7 +60,9 @@ class Master:
     confirmations: Confirmations
     store_loop: StoreLoop
     replicas: Replicas
-    is_closing: bool = False
+    admission: Admission = field(
+        default_factory=lambda: Admission(bytes_max=0, bytes_per_stream_max=0)
+    )
     ends: list[EndReason] = field(default_factory=list[EndReason])
     """Why its term is over."""
     sync_s: float = 0.0
@@ -244,9 +247,7 @@ async def reigning(
         replicas.on_confirmed = store_loop.confirmed
         master = Master(network, store, files, clock, confirmations, store_loop, replicas)
         claims = EpochClaims(replicas, lambda: master.ask())
-        follow = FollowService(
-            replicas, blocking, on_claim=claims.add, is_closing=lambda: master.is_closing
-        )
+        follow = FollowService(replicas, blocking, on_claim=claims.add, admission=master.admission)
         live = LiveSettings(BrokerConfig(), store_config)
         status = StatusService(
             member, store, flush_mode, MasterStatus(replicas, blocking, live).describe

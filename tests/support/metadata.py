@@ -12,6 +12,7 @@ from ternmq_broker.replication.tables.synchronizer import (
     TableSynchronizer,
 )
 from ternmq_broker.state.tables import StoreView, Tables, load_tables
+from ternmq_broker.storage.admission import Admission
 from ternmq_model.address import Address
 from ternmq_model.offsets import QueueOffset
 from ternmq_remoting.environment import Environment
@@ -45,7 +46,7 @@ class Member:
             self.store,
             self.env,
             incarnation=incarnation,
-            is_closing=lambda: False,
+            admission=Admission(bytes_max=0, bytes_per_stream_max=0),
         )
 
     def commit(self, offset: int, version: int = 0, **fields: Any) -> None:

@@ -32,7 +32,6 @@ from ternmq_broker.replication.slave.slave_replication import SlaveReplication
 from ternmq_broker.replication.tables.service import MetadataService
 from ternmq_broker.scan.service import ScanService
 from ternmq_broker.scheduled.assembly import ScheduledAssembly
-from ternmq_broker.send.admission import admission_of
 from ternmq_broker.send.dedup import DuplicateSearch
 from ternmq_broker.send.message_writer import MessageWriter
 from ternmq_broker.send.processor import SendProcessor, properties_suffix
@@ -45,6 +44,7 @@ from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_broker.statistics.service import StatisticsService
 from ternmq_broker.steady_clock import SteadyClock
 from ternmq_broker.storage.ack_policy import AckPolicy
+from ternmq_broker.storage.admission import Admission
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.loop import StoreLoop
@@ -99,16 +99,17 @@ class BrokerAssembly:
         self._live.on_change(self._settings_changed)
         self._member = member
         self._env, self._clock = env, clock
-        self._store, self._tables = store, tables
+        self._store, self._tables, self._registrar = store, tables, registrar
         store.reads.memory_bytes = config.memory_bytes or memory_bytes()
-        self._registrar = registrar
         self._store_host: bytes | None = None
-        self._is_closing = False
-        self._pulls = PullAssembly(config, env, store, is_closing=self.is_closing)
+        self._admission = Admission(
+            bytes_max=config.unanswered_max_bytes,
+            bytes_per_stream_max=config.stream_unanswered_max_bytes,
+        )
+        self._pulls = PullAssembly(config, env, store, self._admission)
         self._statistics = BrokerStatistics(started_at_ms=env.clock.monotonic_ms())
         store.statistics.observer = self._statistics
         self._counted = StatisticsService(self._statistics, env.clock, member.identity.cluster)
-        self._admission = admission_of(config)
         self._groups = self._group_parts()
         self._confirmations = Confirmations(lambda: store.failure)
         self.replicas: Final = replicas_of(config, member, store, self._confirmations, env.clock)
@@ -140,7 +141,7 @@ class BrokerAssembly:
         self._admin = self._admin_service()
         self._following = self._slave_side() if member.is_slave else None
         self._metadata = MetadataService(
-            tables, store, env, incarnation=member.incarnation, is_closing=self.is_closing
+            tables, store, env, incarnation=member.incarnation, admission=self._admission
         )
         self._role = self._role_of(claims)
         rules = PullRules(
@@ -167,7 +168,7 @@ class BrokerAssembly:
                 offset_rules=self._groups.offset_rules,
             ),
             self._scans,
-            *self._groups.services(self._internal_writer, self.is_closing, self._admission.storing),
+            *self._groups.services(self._internal_writer, self._admission),
             self._admin,
             self._groups.admin_service(self._admin.remove_topic),
             QueryService(self._store, tables.topics, self._env.blocking),
@@ -184,7 +185,7 @@ class BrokerAssembly:
                 replicas=self.replicas,
                 claims=claims,
                 following=self._following,
-                is_closing=self.is_closing,
+                admission=self._admission,
             ),
             PromotionService(
                 self._member,
@@ -230,7 +231,7 @@ class BrokerAssembly:
             rules,
             self._pulls.deletion_listeners,
             is_slave=self._member.is_slave,
-            is_closing=self.is_closing,
+            admission=self._admission,
         )
 
     def _group_parts(self) -> GroupAssembly:
@@ -304,8 +305,7 @@ class BrokerAssembly:
             self._groups.sessions,
             self._env.clock,
             is_clock_doubted=lambda: self._clock.is_doubted,
-            is_closing=self.is_closing,
-            storing=self._admission.storing,
+            admission=self._admission,
             rules=self._scheduled.rules,
             topics_changed=self._registrar.changed,
         )
@@ -349,7 +349,6 @@ class BrokerAssembly:
                 ),
                 store_host=self.store_host,
                 space_made=self._store_loop.space_made,
-                is_closing=self.is_closing,
                 duplicates=self._duplicates(),
                 replies=ReplyForwarder(
                     sessions=self._groups.sessions,
@@ -414,7 +413,7 @@ class BrokerAssembly:
 
     async def leave(self) -> None:
         """Refuse new requests, and end the waits of `writing_jobs`, which are about to end."""
-        self._is_closing = True
+        self._admission.close()
         await self._role.leave()
 
     async def settle(self) -> None:
@@ -465,10 +464,6 @@ class BrokerAssembly:
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is starting")
         return self._store_host
 
-    def is_closing(self) -> bool:
-        """Return whether new requests are refused."""
-        return self._is_closing
-
     async def drain(self) -> None:
         """Refuse new requests, release waiting readers, and wait for the calls that store.
 
@@ -476,7 +471,7 @@ class BrokerAssembly:
         the tables as they are: groups go on at the offsets that they committed here last. Sends
         that wait longer than the drain does stay unanswered; they are in the log.
         """
-        self._is_closing = True
+        self._admission.close()
         self._pulls.drain()
         self._scans.drain()
         if not await self._admission.emptied(_DRAIN_TIMEOUT_S):

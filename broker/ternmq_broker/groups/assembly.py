@@ -1,7 +1,6 @@
 """The parts of a broker that serve consumer groups, wired to each other."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Final
 
 from ternmq_broker.groups.client_queries import ClientQueries, ClientQueryService
@@ -20,6 +19,7 @@ from ternmq_broker.state.clients import ClientTable
 from ternmq_broker.state.lock_table import LockTable
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
+from ternmq_broker.storage.admission import Admission
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.system_topic_routing import delayed
@@ -112,20 +112,18 @@ class GroupAssembly:
     def services(
         self,
         writer: InternalWriter,
-        is_closing: Callable[[], bool],
-        storing: Callable[[], AbstractContextManager[None]],
+        admission: Admission,
     ) -> Sequence[RpcService]:
         """Return the services of groups.
 
         Args:
             writer: Stores messages that are sent back.
-            is_closing: Returns whether nothing new is stored any more.
-            storing: Counts a call that stores: a stop waits for it.
+            admission: Admission of requests.
         """
         return (
             self._group_service(),
             self._lock_service,
-            self._send_back_service(writer, is_closing, storing),
+            self._send_back_service(writer, admission),
             ClientQueryService(self.sessions, self._client_queries),
         )
 
@@ -186,8 +184,7 @@ class GroupAssembly:
     def _send_back_service(
         self,
         writer: InternalWriter,
-        is_closing: Callable[[], bool],
-        storing: Callable[[], AbstractContextManager[None]],
+        admission: Admission,
     ) -> SendBackService:
         return SendBackService(
             reader=StoreReader(self._store, self._env.blocking),
@@ -200,6 +197,5 @@ class GroupAssembly:
             statistics=self._statistics,
             random=self._env.random,
             clock=self._env.clock,
-            is_closing=is_closing,
-            storing=storing,
+            admission=admission,
         )

@@ -1,6 +1,5 @@
 """Pulls of one broker: the modules of this room, wired to each other."""
 
-from collections.abc import Callable
 from typing import Final
 
 from ternmq_broker.config import BrokerConfig
@@ -14,6 +13,7 @@ from ternmq_broker.pull.service import PullService
 from ternmq_broker.replication.replica_view import ReplicaView
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
+from ternmq_broker.storage.admission import Admission
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_remoting.environment import Environment
 from ternmq_store.message_store import MessageStore
@@ -28,7 +28,7 @@ class PullAssembly:
         config: The broker's settings.
         env: Clock, blocking calls.
         store: What is read.
-        is_closing: Returns whether no new reader is served any more.
+        admission: Admission of readers.
 
     Attributes:
         holds: Pulls that wait for a message.
@@ -41,12 +41,11 @@ class PullAssembly:
         config: BrokerConfig,
         env: Environment,
         store: MessageStore,
-        *,
-        is_closing: Callable[[], bool],
+        admission: Admission,
     ) -> None:
         self._env = env
         self._store = store
-        self._is_closing = is_closing
+        self._admission = admission
         self.holds = PullHoldTable()
         self.deletion_listeners = TopicDeletionListeners()
         self.hold_service = PullHoldService(
@@ -95,7 +94,7 @@ class PullAssembly:
             deletion_listeners=self.deletion_listeners,
             clock=env.clock,
             wait_ms_max=lambda: live.broker.pull_wait_ms,
-            is_closing=self._is_closing,
+            admission=self._admission,
         )
 
     def drain(self) -> None:

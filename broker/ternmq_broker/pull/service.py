@@ -14,6 +14,7 @@ from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable
 from ternmq_broker.pull.rules import PullOutcome, PullRules, no_topic
 from ternmq_broker.pull.stream import PullingStream
 from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
+from ternmq_broker.storage.admission import Admission
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.yielding import yield_to_threads
 from ternmq_model.arrays import pack_int32s
@@ -51,7 +52,7 @@ class PullService:
     deletion_listeners: TopicDeletionListeners
     clock: Clock
     wait_ms_max: Callable[[], int]
-    is_closing: Callable[[], bool]
+    admission: Admission
 
     def handlers(self) -> Sequence[Handler]:
         """Return the handlers of its RPCs."""
@@ -190,7 +191,7 @@ class _UnaryPull:
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 while self._is_waiting(result, outcome, begun_at_ms):
-                    if self.service.is_closing():
+                    if self.service.admission.is_closing:
                         break
                     with self.service.deletion_listeners.listening(deleted.add):
                         await self._arrival(outcome.next_offset)

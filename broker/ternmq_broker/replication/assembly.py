@@ -1,6 +1,6 @@
 """The assembly of replication: the slaves of a master, and services for other members."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.live_settings import LiveSettings
@@ -12,6 +12,7 @@ from ternmq_broker.replication.replica_view import ReplicaView
 from ternmq_broker.replication.role.membership import Membership
 from ternmq_broker.replication.role.service import StatusService
 from ternmq_broker.replication.slave.slave_replication import SlaveReplication
+from ternmq_broker.storage.admission import Admission
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.clock import Clock
 from ternmq_remoting.environment import Blocking
@@ -54,7 +55,7 @@ def replication_services(
     replicas: Replicas | None,
     claims: EpochClaims | None,
     following: SlaveReplication | None,
-    is_closing: Callable[[], bool],
+    admission: Admission,
 ) -> Sequence[RpcService]:
     """Return the services of a member for the other members, besides its tables.
 
@@ -67,6 +68,6 @@ def replication_services(
     assert claims is not None
     status = MasterStatus(replicas, blocking, live)
     return (
-        FollowService(replicas, blocking, on_claim=claims.add, is_closing=is_closing),
+        FollowService(replicas, blocking, on_claim=claims.add, admission=admission),
         StatusService(member, store, flush_mode, status.describe),
     )

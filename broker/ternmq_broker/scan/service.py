@@ -6,7 +6,6 @@ The bytes of a process that scans are passed on unopened.
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.pull.rules import PullRules, no_topic
@@ -16,6 +15,7 @@ from ternmq_broker.scan.request import checked_request
 from ternmq_broker.scan.worker_pool import ScanPool, ScanProcess
 from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_broker.state.topics import TopicTable
+from ternmq_broker.storage.admission import Admission
 from ternmq_model.errors import (
     BrokerBusy,
     ClosedError,
@@ -40,8 +40,6 @@ from ternmq_store.scan_process.frames import FrameHeader, FrameKind, ScanRefusal
 
 ScanServerStream = ServerStream[messages.ScanRequest, messages.ScanReply]
 
-_CLOSING: Final = "the broker is closing"
-
 
 class ScanService:
     """Scan and MeasureQueues of one term of a broker, and the processes that scan.
@@ -54,7 +52,7 @@ class ScanService:
         rules: Checks of the queues that readers name.
         deletion_listeners: Listeners for deleted topics.
         is_slave: The broker follows a master.
-        is_closing: Returns whether new requests are refused.
+        admission: Admission of requests.
 
     Attributes:
         holds: Log files that retention keeps for scans.
@@ -71,13 +69,13 @@ class ScanService:
         deletion_listeners: TopicDeletionListeners,
         *,
         is_slave: bool,
-        is_closing: Callable[[], bool],
+        admission: Admission,
     ) -> None:
         self.store = store
         self.rules = rules
         self.deletion_listeners = deletion_listeners
         self.is_slave = is_slave
-        self.is_closing = is_closing
+        self.admission = admission
         self.broker_name = config.name
         self.root = str(config.data.absolute())
         self.stall_s = config.scan_stall_ms / 1000
@@ -162,8 +160,7 @@ class _RangeRelay:
             TernError: Why it ends before its end.
         """
         service, request = self._service, self._request
-        if service.is_closing():
-            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, _CLOSING)
+        service.admission.check()
         checked = checked_request(
             request, service.rules, root=service.root, broker_name=service.broker_name
         )
@@ -186,8 +183,7 @@ class _RangeRelay:
                 while not await self._take_turn(pool, checked, hold):
                     pass
             except (BrokerBusy, ClosedError):
-                if service.is_closing():
-                    raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, _CLOSING) from None
+                service.admission.check()
                 raise
 
     async def refuse(self, error: RefusedError) -> None:

@@ -6,7 +6,6 @@ from random import Random
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.live_settings import LiveSettings
-from ternmq_broker.send.admission import Admission
 from ternmq_broker.send.dedup import DuplicateSearch
 from ternmq_broker.send.message_writer import MessageWriter, PutResult, SenderInfo
 from ternmq_broker.send.request_reply import ReplyForwarder
@@ -18,6 +17,7 @@ from ternmq_broker.storage.ack_policy import (
     append_with_space,
     in_doubt,
 )
+from ternmq_broker.storage.admission import Admission
 from ternmq_model.arrays import INT32_BYTES, read_int32s
 from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError, refusal
@@ -50,8 +50,6 @@ class SendProcessor:
     """Waits for the space that an append refused as busy lacked, such as the log's next file;
     returns whether to try again."""
 
-    is_closing: Callable[[], bool]
-
     duplicates: DuplicateSearch | None = None
     """Search for the records of a retried batch; None when there is no index."""
 
@@ -64,7 +62,7 @@ class SendProcessor:
         Raises:
             BrokerDraining: It is draining or closing. Nothing was stored; another broker takes it.
         """
-        if self.is_closing():
+        if self.admission.is_closing:
             raise refusal(ResponseCode.GO_AWAY, "the broker is closing")
         if self.live.broker.draining:
             remark = "the broker is draining: it takes no messages until `promote` or `undrain`"

@@ -88,7 +88,7 @@ class SendService:
         """Store one message and answer when it is safe."""
         processor, replies = self._processor, self._processor.replies
         is_reply = replies is not None and replies.is_reply(request.topic, request.properties)
-        if processor.is_closing() or not is_reply:
+        if processor.admission.is_closing or not is_reply:
             processor.check_takes()
         sender = self._sender(
             call, request.auto_create if request.HasField("auto_create") else None

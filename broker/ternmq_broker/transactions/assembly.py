@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.state.transaction_scan_offset import GROUP
 from ternmq_broker.storage.ack_policy import AckPolicy
+from ternmq_broker.storage.admission import Admission
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.real_topics import RealTopics
@@ -66,8 +66,7 @@ class Transactions:
         sessions: Sessions of the producers that are asked.
         clock: The broker's.
         is_clock_doubted: Returns whether ages are not believed.
-        is_closing: Returns whether nothing new is accepted any more.
-        storing: Counts a call that stores: a stop waits for it.
+        admission: Admission of requests.
         rules: Returns the present rules for delays.
         topics_changed: Called when a topic was created.
     """
@@ -85,8 +84,7 @@ class Transactions:
         clock: Clock,
         *,
         is_clock_doubted: Callable[[], bool],
-        is_closing: Callable[[], bool],
-        storing: Callable[[], AbstractContextManager[None]],
+        admission: Admission,
         rules: Callable[[], RoutingRules],
         topics_changed: Callable[[], None],
     ) -> None:
@@ -114,14 +112,14 @@ class Transactions:
             policy=self._policy,
             holds_file=lambda at: at < store.cleaner.held_end,
         )
-        readiness, end_lookup = Readiness(self._ready, is_closing), EndLookup(table, halves)
+        readiness, end_lookup = Readiness(self._ready, admission), EndLookup(table, halves)
         ender = EndTransactionProcessor(
             transitions=self._transitions,
             halves=halves,
             topics=real_topics,
             end_lookup=end_lookup,
             readiness=readiness,
-            storing=storing,
+            admission=admission,
             rules=rules,
         )
         states = StateLookup(

@@ -9,13 +9,13 @@ Source: RocketMQ `EndTransactionProcessor`.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat, takewhile
 from typing import Final, NamedTuple
 
 from ternmq_broker.storage.ack_policy import append_with_space
+from ternmq_broker.storage.admission import Admission
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.system_topic_routing import RoutingRules, waiting
 from ternmq_broker.storage.yielding import RECORDS_AT_ONCE, yield_to_requests
@@ -80,9 +80,7 @@ class EndTransactionProcessor:
     topics: RealTopics
     end_lookup: EndLookup
     readiness: Readiness
-    storing: Callable[[], AbstractContextManager[None]]
-    """Context of a call that stores: a stop waits for its end."""
-
+    admission: Admission
     rules: Callable[[], RoutingRules]
     """Returns the present rules for delays."""
 
@@ -93,7 +91,7 @@ class EndTransactionProcessor:
 
         Cancelling is safe: what was stored by then counts, the rest is as it was.
         """
-        with self.storing():
+        with self.admission.storing():
             try:
                 await self.readiness.check()
             except RefusedError as unable:

@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from ternmq_broker.storage.admission import Admission
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
 
@@ -19,7 +19,7 @@ class Readiness:
     ready: asyncio.Event
     """Set once the table is filled."""
 
-    is_closing: Callable[[], bool]
+    admission: Admission
 
     async def check(self) -> None:
         """Wait a few seconds for a start to be over.
@@ -27,8 +27,7 @@ class Readiness:
         Raises:
             RefusedError: SERVICE_NOT_AVAILABLE: the start takes longer, or the broker is closing.
         """
-        if self.is_closing():
-            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is closing")
+        self.admission.check()
         if not self.ready.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_READY_TIMEOUT_S):

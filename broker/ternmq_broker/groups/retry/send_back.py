@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -22,6 +21,7 @@ from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.lock_table import LockTable
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
+from ternmq_broker.storage.admission import Admission
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_broker.storage.reader import StoreReader
@@ -81,9 +81,7 @@ class SendBackService:
     statistics: BrokerStatistics
     random: Random
     clock: Clock
-    is_closing: Callable[[], bool]
-    storing: Callable[[], AbstractContextManager[None]]
-    """Context of a call that stores: a stop waits for its end."""
+    admission: Admission
     _under_way: dict[tuple[str | None, ...], asyncio.Event] = field(
         default_factory=dict[tuple[str | None, ...], asyncio.Event], init=False
     )
@@ -100,12 +98,11 @@ class SendBackService:
         member keeps the message. A copy that is stored already counts, whoever sent it back: a
         member that got the message again after a crash, or one whose answer was lost.
         """
-        if self.is_closing():
-            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is closing")
+        self.admission.check()
         if len(request.messages) > MESSAGES_MAX:
             remark = f"{len(request.messages)} messages; at most {MESSAGES_MAX} go back at once"
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)
-        with self.storing():
+        with self.admission.storing():
             return groups.SendBackReply(outcomes=await self._send_back(request))
 
     async def _send_back(self, request: groups.SendBackRequest) -> Sequence[common.Status]:

@@ -24,6 +24,7 @@ from ternmq_broker.state.epochs import (
     probe,
     why_not,
 )
+from ternmq_broker.storage.admission import Admission
 from ternmq_model.address import Address
 from ternmq_model.epochs import doubt_of
 from ternmq_model.errors import ConnectionLost, InvalidParameter, TernError, refusal
@@ -50,7 +51,7 @@ class FollowService:
         blocking: Runs reads of the log that need the disk.
         on_claim: Called with the id and the host of a slave that claims a higher epoch than the
             master's, believed or not.
-        is_closing: Returns whether new slaves are refused.
+        admission: Admission of slaves.
     """
 
     def __init__(
@@ -59,14 +60,14 @@ class FollowService:
         blocking: Blocking,
         *,
         on_claim: Callable[[int, str], None],
-        is_closing: Callable[[], bool],
+        admission: Admission,
     ) -> None:
         self._replicas = replicas
         self._member = replicas.member
         self._store = replicas.store
         self._blocking = blocking
         self._on_claim = on_claim
-        self._is_closing = is_closing
+        self._admission = admission
         self._refused: dict[int, str] = {}
         """Reason of each slave's last refusal, by id."""
 
@@ -223,8 +224,7 @@ class FollowService:
             logger.warning("slave refused broker_id=%s peer=%s reason=%s", broker_id, peer, reason)
 
     def _check_open(self) -> None:
-        if self._is_closing():
-            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is closing")
+        self._admission.check()
         if self._replicas.is_fenced:
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this is no master any more")
 

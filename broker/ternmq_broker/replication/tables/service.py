@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ternmq_broker.replication.tables.snapshots import TableSnapshot, TableSnapshots
 from ternmq_broker.state.tables import Tables
+from ternmq_broker.storage.admission import Admission
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream
@@ -29,7 +30,7 @@ class MetadataService:
         store: Store of this broker.
         env: Clock and blocking calls.
         incarnation: Random text that names the term.
-        is_closing: Returns whether readers must not wait any more.
+        admission: Ends the waits of readers when it closes.
     """
 
     def __init__(
@@ -39,13 +40,13 @@ class MetadataService:
         env: Environment,
         *,
         incarnation: str,
-        is_closing: Callable[[], bool],
+        admission: Admission,
     ) -> None:
         self._snapshots = TableSnapshots(tables, lambda: store.deletions, incarnation)
         self._store = store
         self._clock = env.clock
         self._blocking = env.blocking
-        self._is_closing = is_closing
+        self._admission = admission
         self._readers: set[MetadataStream] = set()
         self._behind: set[MetadataStream] = set()
         """Readers that may lack the tables of the moment at which `settle` began."""
@@ -88,7 +89,7 @@ class MetadataService:
             revisions, wanted = dict(request.revisions), frozenset(request.tables)
             while not await self._tell(stream, revisions, wanted):
                 self._note_caught_up(stream)
-                if self._clock.monotonic_ms() >= until_ms or self._is_closing():
+                if self._clock.monotonic_ms() >= until_ms or self._admission.is_closing:
                     break
                 await asyncio.sleep(_LOOK_PAUSE_S)
             await stream.write(replication.MetadataReply(is_end=True))

@@ -13,6 +13,7 @@ from ternmq_broker.scan import service
 from ternmq_broker.scan.service import ScanService
 from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_broker.state.topics import TopicTable
+from ternmq_broker.storage.admission import Admission
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.environment import Environment
@@ -86,7 +87,7 @@ class Place:
             cast("PullRules", Rules()),
             TopicDeletionListeners(),
             is_slave=is_slave,
-            is_closing=lambda: False,
+            admission=Admission(bytes_max=0, bytes_per_stream_max=0),
         )
 
     async def ask(self, begin: int, end: int, takes_s: float = 0) -> list[messages.ScanReply]:

@@ -12,6 +12,7 @@ from ternmq_broker.send.message_writer import MessageWriter, SenderInfo
 from ternmq_broker.send.processor import SendProcessor
 from ternmq_broker.send.retried_batch import DuplicateRecord
 from ternmq_broker.storage.ack_policy import AckPolicy
+from ternmq_broker.storage.admission import Admission
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.errors import BrokerBusy, BrokerDraining, RefusedError
 from ternmq_model.response_code import ResponseCode
@@ -65,11 +66,10 @@ def processor_of(
             sync_flush_timeout_ms=5000,
             refuses_without_replicas=True,
         ),
-        admission=nothing,
+        admission=Admission(bytes_max=0, bytes_per_stream_max=0),
         properties_suffix=nothing,
         store_host=nothing,
         space_made=made,
-        is_closing=lambda: False,
     )
 
 

@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from ternmq_broker.storage.admission import Admission
 from ternmq_broker.transactions.readiness import Readiness
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode
@@ -13,7 +14,7 @@ def test_gate_lets_requests_in_once_the_table_is_ready(after_s: float) -> None:
     async def main() -> None:
         ready = asyncio.Event()
         asyncio.get_running_loop().call_later(after_s, ready.set)
-        await Readiness(ready, is_closing=lambda: False).check()
+        await Readiness(ready, Admission(bytes_max=0, bytes_per_stream_max=0)).check()
         assert ready.is_set()
 
     run_in_virtual_time(main())
@@ -27,9 +28,11 @@ def test_gate_refuses_requests_while_the_broker_starts_or_closes(
 ) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
+        admission = Admission(bytes_max=0, bytes_per_stream_max=0)
+        admission.is_closing = is_closing
         began_s = loop.time()
         with pytest.raises(RefusedError, match=reason) as refused:
-            await Readiness(asyncio.Event(), is_closing=lambda: is_closing).check()
+            await Readiness(asyncio.Event(), admission).check()
         assert refused.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert loop.time() - began_s == pytest.approx(waits_s)
 

@@ -276,7 +276,7 @@ def test_slave_and_another_that_know_a_higher_epoch_depose_the_master(
 def test_closing_broker_takes_no_slave() -> None:
     async def main() -> None:
         async with reigning() as master:
-            master.is_closing = True
+            master.admission.close()
             slave = await master.slave()
             assert "closing" in (await slave.accepted()).status.remark
             await slave.leave()

@@ -1,4 +1,4 @@
-"""Admission of sends by the number of bytes that are received and not yet answered.
+"""Admission of requests: whether any is taken, and how many bytes wait for their answer.
 
 Source: RocketMQ `BrokerFastFailure`, by bytes instead of requests.
 """
@@ -7,18 +7,25 @@ import asyncio
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from ternmq_broker.config import BrokerConfig
+from ternmq_model.errors import refusal
+from ternmq_model.response_code import ResponseCode
 
 
 class Admission:
-    """Count of received and unanswered bytes of all streams, and of other calls that store.
+    """Admission of requests by one term of a broker. Owned by `BrokerAssembly`, on its loop.
 
-    Owned by the broker's loop.
+    Args:
+        bytes_max: Limit of received and unanswered bytes of all send streams.
+        bytes_per_stream_max: Limit of one stream.
+
+    Attributes:
+        is_closing: True from `close` on: new requests are refused, and waits end.
     """
 
     def __init__(self, *, bytes_max: int, bytes_per_stream_max: int) -> None:
         self._bytes_max = bytes_max
         self._bytes_per_stream_max = bytes_per_stream_max
+        self.is_closing = False
         self._bytes = 0
         self._calls = 0
         self._listeners: dict[object, Callable[[], None]] = {}
@@ -27,6 +34,19 @@ class Admission:
     def bytes(self) -> int:
         """Number of received and unanswered bytes of all streams."""
         return self._bytes
+
+    def close(self) -> None:
+        """Admit no new request."""
+        self.is_closing = True
+
+    def check(self) -> None:
+        """Refuse a request while the broker closes.
+
+        Raises:
+            RefusedError: SERVICE_NOT_AVAILABLE.
+        """
+        if self.is_closing:
+            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is closing")
 
     @property
     def is_idle(self) -> bool:
@@ -86,11 +106,3 @@ class Admission:
         finally:
             self.unwatch(look)
         return True
-
-
-def admission_of(config: BrokerConfig) -> Admission:
-    """Return the count of unanswered bytes, with the limits of `config`."""
-    return Admission(
-        bytes_max=config.unanswered_max_bytes,
-        bytes_per_stream_max=config.stream_unanswered_max_bytes,
-    )

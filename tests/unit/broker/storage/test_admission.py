@@ -1,4 +1,4 @@
-from ternmq_broker.send.admission import Admission
+from ternmq_broker.storage.admission import Admission
 
 
 def test_admission_has_space_below_both_limits() -> None:
@@ -24,7 +24,7 @@ def test_watchers_of_admission_are_notified_until_they_stop() -> None:
     assert told == [30]
 
 
-def test_intake_is_idle_once_streams_and_calls_that_store_are_answered() -> None:
+def test_admission_is_idle_once_streams_and_calls_that_store_are_answered() -> None:
     admission = Admission(bytes_max=10, bytes_per_stream_max=10)
     looks: list[bool] = []
     admission.watch("drain", lambda: looks.append(admission.is_idle))
