@@ -1,7 +1,7 @@
-"""The data source `ternmq`: the doors through which Spark comes in.
+"""Entry points of Spark to the data source `ternmq`.
 
-Spark makes one in a process of its own for each plan, pickles it, and asks it for what it needs; so
-nothing here opens anything, and what is heavy is imported when it is asked for.
+Spark creates the data source in a process of its own for each plan and pickles it. So this module
+opens no connection and no file, and each method imports the modules that only it needs.
 """
 
 from typing import TYPE_CHECKING
@@ -35,14 +35,14 @@ class TernmqDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what `format(…)` names it by."""
+        """Return the name for `format(…)`."""
         return "ternmq"
 
     def schema(self) -> "StructType | str":
-        """Return the columns of a read whose user names none, or of a table that is created.
+        """Return the columns of a read without a schema from the user, or of a new table.
 
         Raises:
-            UsageError: An option is refused; it is named.
+            UsageError: An option is refused. The error names the option.
         """
         table = created_table(self.options)
         if table is not None:
@@ -50,10 +50,10 @@ class TernmqDataSource(DataSource):
         return ddl_of(available_columns(read_options(self.options)))
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
-        """Return what plans and reads a batch.
+        """Return the reader that plans and reads a batch.
 
         Raises:
-            UsageError: An option or a column of the schema is refused; it is named.
+            UsageError: An option or a column of the schema is refused. The error names it.
         """
         from ternmq_pipeline.source.batch_reader import batch_reader
 
@@ -61,7 +61,7 @@ class TernmqDataSource(DataSource):
         return batch_reader(read_options(options, streaming=False), schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":
-        """Return what plans and reads a stream; it fails when an option or a column is refused."""
+        """Return the reader of a stream. A refused option or column fails its first method."""
         from ternmq_pipeline.source.streams.reader import RefusedStreamReader, TernmqStreamReader
 
         try:
@@ -71,20 +71,20 @@ class TernmqDataSource(DataSource):
             return RefusedStreamReader(error)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceArrowWriter":
-        """Return what writes a batch.
+        """Return the writer of a batch.
 
         Raises:
-            UsageError: An option or a column of the frame is refused; it is named.
+            UsageError: An option or a column of the frame is refused. The error names it.
         """
         from ternmq_pipeline.sink.writer import batch_writer
 
         return batch_writer(writing_options(self.options), schema, overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamArrowWriter":
-        """Return what writes a stream's batches.
+        """Return the writer of a stream's batches.
 
         Raises:
-            UsageError: An option or a column of the frame is refused; it is named.
+            UsageError: An option or a column of the frame is refused. The error names it.
         """
         from ternmq_pipeline.sink.writer import stream_writer
 

@@ -1,7 +1,7 @@
-"""Offsets of many queues, and the JSON in which checkpoints and options tell them. Pure.
+"""Offsets of many queues, and their JSON in checkpoints and options. Pure.
 
-`{"v":1,"t":{"TopicA":{"broker-a:0":123}}}`: the next message of each queue. The version is 1; what
-writes another one must be able to read this one.
+`{"v":1,"t":{"TopicA":{"broker-a:0":123}}}` holds the offset of each queue's next message. `v` is
+the version of the format. Code that writes a later version must still read version 1.
 """
 
 import json
@@ -18,26 +18,26 @@ from ternmq_pipeline.strict_json import read_object, shown
 VERSION: Final = 1
 
 EARLIEST: Final = -2
-"""In an option: the oldest message that the queue has."""
+"""Offset in an option that stands for the oldest message of the queue."""
 
 LATEST: Final = -1
-"""In an option: behind the newest message that the queue has."""
+"""Offset in an option that stands for the end of the queue."""
 
 OFFSET_MAX: Final = (1 << 63) - 1
 QUEUE_ID_MAX: Final = 0xFFFF
 
 Offsets: TypeAlias = Mapping[MessageQueue, QueueOffset]
-"""The next message of each queue."""
+"""Offset of the next message of each queue."""
 
 
 class OffsetRange(NamedTuple):
-    """Messages of one queue from `begin` up to, without, `end`."""
+    """Range of offsets of one queue: `begin` inclusive, `end` exclusive."""
 
     queue: MessageQueue
     begin: QueueOffset
     end: QueueOffset
     created_log_offset: int | None = None
-    """Creation of its topic, as `ClusterSnapshot.created`; None when nobody tells."""
+    """Creation of the topic, as in `ClusterSnapshot.created`; None = unknown."""
 
     @property
     def messages(self) -> int:
@@ -49,7 +49,7 @@ class OffsetRange(NamedTuple):
 
 
 def offsets_to_json(offsets: Mapping[MessageQueue, int]) -> dict[str, Any]:
-    """Return offsets as the JSON object that Spark keeps, its keys sorted."""
+    """Return offsets as the JSON object that Spark stores. Its keys are sorted."""
     topics: dict[str, dict[str, int]] = {}
     for queue in sorted(offsets):
         topics.setdefault(queue.topic, {})[f"{queue.broker_name}:{queue.queue_id}"] = offsets[queue]
@@ -58,7 +58,7 @@ def offsets_to_json(offsets: Mapping[MessageQueue, int]) -> dict[str, Any]:
 
 
 def offsets_text(offsets: Mapping[MessageQueue, int]) -> str:
-    """Return offsets as one line of JSON: equal offsets are equal texts."""
+    """Return offsets as one line of JSON. Equal offsets give equal texts."""
     return json.dumps(offsets_to_json(offsets), sort_keys=True, separators=(",", ":"))
 
 
@@ -66,13 +66,11 @@ def offsets_from_json(value: object) -> dict[MessageQueue, QueueOffset]:
     """Return the offsets that a checkpoint holds.
 
     Args:
-        value: What `offsets_to_json` or `offsets_text` made. `from`, where a batch began,
-            `parked`, queues that may return, and `stores`, whose offsets they are, may stand
-            beside it and are passed over.
+        value: Result of `offsets_to_json` or `offsets_text`. The keys `from`, `parked` and
+            `stores` of a checkpoint are ignored.
 
     Raises:
-        UsageError: It is something else, such as the offsets of another source or of a newer
-            version.
+        UsageError: `value` has another form: another source or a newer version wrote it.
     """
     option = "the checkpoint's offsets"
     found = read_object(value, option=option) if isinstance(value, str) else value
@@ -85,15 +83,15 @@ def offsets_from_json(value: object) -> dict[MessageQueue, QueueOffset]:
 
 
 def read_numbers(text: str, *, option: str, minimum: int) -> dict[MessageQueue, int]:
-    """Return the number of each queue that an option's JSON tells: an offset, or a time.
+    """Return the number of each queue in an option's JSON: an offset or a time.
 
     Args:
-        text: `{"TopicA":{"broker-a:0":1}}`, or the same with its version.
-        option: Its name, for errors.
-        minimum: The smallest number that is allowed.
+        text: `{"TopicA":{"broker-a:0":1}}`, with or without the version.
+        option: Name of the option, for errors.
+        minimum: Smallest number allowed.
 
     Raises:
-        ConfigError: It has another form, or holds what is no queue or no such number.
+        ConfigError: The JSON has another form, an illegal queue or an illegal number.
     """
     return _numbers(read_object(text, option=option), option=option, minimum=minimum)
 
@@ -102,7 +100,7 @@ def queue_from_text(topic: str, text: str) -> MessageQueue:
     """Return the queue of `topic` that `text` names as `BROKER:QUEUE`.
 
     Raises:
-        UsageError: It does not.
+        UsageError: `text` has another form.
     """
     broker_name, colon, digits = text.rpartition(":")
     is_number = digits.isascii() and digits.isdecimal() and len(digits) <= len(str(QUEUE_ID_MAX))
@@ -114,7 +112,7 @@ def queue_from_text(topic: str, text: str) -> MessageQueue:
 def _numbers(found: Mapping[str, Any], *, option: str, minimum: int) -> dict[MessageQueue, int]:
     topics, others = _topics(found, option)
     for other in others:
-        # Only what begins a stream again asks for it.
+        # Only the restart of a stream reads this key.
         _numbers_of_topics(other, option=option, minimum=minimum)
     return _numbers_of_topics(topics, option=option, minimum=minimum)
 
@@ -142,7 +140,7 @@ def _numbers_of_topics(
 def _topics(
     found: Mapping[str, Any], option: str
 ) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
-    """Return what stands for each topic, of either form, and offsets that stand beside it."""
+    """Return the entries of each topic in either form, and the offsets beside them."""
     version = found.get("v")
     if "v" not in found or isinstance(version, dict):
         return found, []

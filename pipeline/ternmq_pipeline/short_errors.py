@@ -1,10 +1,10 @@
-"""Errors raised on purpose reach Spark's user as their sentence, without a worker's traceback.
+"""Errors of TernMQ for Spark's users: one sentence, without the traceback of a worker.
 
-Spark's Python workers send a text to the JVM when they fail: a traceback of some fifteen lines and
-then the sentence, or the sentence alone where the variable `SPARK_HIDE_TRACEBACK` is set in the
-worker's environment (PySpark's `handle_worker_exception`). They look at it when they fail, and end
-right after that; so it is set there, for a `TernError` alone. Errors of any other kind, ours or of
-the user's functions, keep their traceback.
+A Python worker of Spark that fails sends a text to the JVM: a traceback of about fifteen lines and
+the error's sentence, or the sentence alone if `SPARK_HIDE_TRACEBACK` is set in the worker's
+environment (PySpark's `handle_worker_exception`). The worker reads the variable when it fails and
+ends right after that. So the variable is set at that moment, and only for a `TernError`. All other
+errors keep their traceback.
 """
 
 import os
@@ -23,7 +23,7 @@ HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
 
 
 def main_module() -> str:
-    """Return the name of the module that this process runs: one of PySpark's in its workers."""
+    """Return the name of this process' main module. In a worker it is a module of PySpark."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return "" if spec is None else str(spec.name)
 
@@ -31,7 +31,7 @@ def main_module() -> str:
 def short_errors(called_by_spark: ClassT) -> ClassT:
     """Hide the traceback of a TernError in public methods and the iterators they return.
 
-    Methods of its bases are theirs: decorate each class.
+    Inherited methods are not changed: decorate the base class too.
     """
     for name, found in list(vars(called_by_spark).items()):
         if isinstance(found, FunctionType) and not name.startswith("_"):

@@ -1,7 +1,7 @@
-"""JSON that users and checkpoints hand in, read without mercy. Pure.
+"""Strict reader of JSON from users and checkpoints. Pure.
 
-Python's own reader takes `NaN`, keeps the last of several equal keys and fails in four different
-ways; an offset that is wrong by that would be found weeks later.
+Python's own reader accepts `NaN`, keeps the last of several equal keys and raises four types of
+errors. A wrong offset that comes from such JSON would be found weeks later.
 """
 
 import json
@@ -10,28 +10,27 @@ from typing import Any, Final, cast
 from ternmq_model.errors import ConfigError
 
 CHARACTERS_MAX: Final = 8 << 20
-"""Longest text that is read: offsets of some 200,000 queues."""
+"""Most characters of a text: offsets of about 200,000 queues."""
 
 SHOWN_CHARACTERS_MAX: Final = 100
 
 
 def shown(value: object) -> object:
-    """Return `value` as an error may tell it: a long text loses its end."""
+    """Return `value` for an error. A long text is cut at its end."""
     if isinstance(value, str) and len(value) > SHOWN_CHARACTERS_MAX:
         return value[:SHOWN_CHARACTERS_MAX] + "…"
     return value
 
 
 def read_object(text: str, *, option: str) -> dict[str, Any]:
-    """Return the JSON object that `text` is.
+    """Return the JSON object in `text`.
 
     Args:
-        text: What was handed in.
-        option: Its name, for errors.
+        text: JSON, at most 8 Mi characters.
+        option: Name of the option, for errors.
 
     Raises:
-        ConfigError: It is longer than 8 Mi characters, is no JSON, is no object, names a key twice
-            or holds a number that is none (NaN, Infinity).
+        ConfigError: `text` is too long, is no JSON object, repeats a key, or has NaN or Infinity.
     """
     if len(text) > CHARACTERS_MAX:
         rule = f"is {len(text)} characters long, at most {CHARACTERS_MAX} are read"

@@ -1,1 +1,1 @@
-"""Readers of a cluster: what it has, for callers with and without `await`."""
+"""Readers of a cluster's topics, queues and offsets, with and without `await`."""

@@ -1,4 +1,4 @@
-"""The cluster for Spark's driver, which calls plain functions."""
+"""Blocking reader of a cluster for Spark's driver."""
 
 from typing import Self
 
@@ -13,7 +13,7 @@ from ternmq_pipeline.options import ReadOptions
 class BlockingClusterReader(BlockingClient[ClusterReader]):
     """`ClusterReader` without `await`: `with open_cluster_reader(options) as reader`.
 
-    An event loop in a thread of its own does the work. Any thread may call it.
+    The event loop runs in a thread of its own. Any thread may call the methods.
     """
 
     def __init__(self, reader: ClusterReader) -> None:
@@ -21,7 +21,7 @@ class BlockingClusterReader(BlockingClient[ClusterReader]):
         self._commits: dict[str, GroupCommits] = {}
 
     def __enter__(self) -> Self:
-        # `open_cluster_reader` returns it open, also for those who leave it by `with`.
+        # `open_cluster_reader` has opened the reader already.
         return self if self._keeper is not None else super().__enter__()
 
     snapshot = blocking(ClusterReader.snapshot)
@@ -37,9 +37,9 @@ class BlockingClusterReader(BlockingClient[ClusterReader]):
 
 
 def open_cluster_reader(options: ReadOptions) -> BlockingClusterReader:
-    """Return the cluster that options name. It is open: to be left by `with`, or by `close`.
+    """Return an open reader of the cluster that options name.
 
-    Nobody is asked yet.
+    The caller closes the reader by `with` or by `close`. Opening sends no request.
     """
     config = ClientConfig(
         nameservers=options.nameservers, request_timeout_s=options.request_timeout_s

@@ -15,26 +15,26 @@ logger = logging.getLogger(__name__)
 
 
 class GroupCommits:
-    """Commits the offsets of one group. Brokers keep the highest, unless the group was reset.
+    """Commits the offsets of one group. A broker keeps the higher offset, except after a reset.
 
     Args:
-        reader: Gives connections; is open.
-        group: Whose offsets.
+        reader: Open reader of the cluster. Its connections are used.
+        group: Name of the group.
     """
 
     def __init__(self, reader: ClusterReader, group: str) -> None:
         self._reader = reader
         self._group = group
         self._versions: dict[MessageQueue, int] = {}
-        """Version of each offset: how often it was set from outside. Commits carry it."""
+        """Version of each offset: number of resets. Commits carry it."""
 
     async def commit(self, offsets: Offsets) -> None:
         """Commit offsets at the brokers of their queues.
 
-        What a broker refuses is logged: a higher offset is kept, or the queue is gone.
+        A refused offset is logged: the broker has a higher offset, or the queue is gone.
 
         Raises:
-            TernError: A broker does not answer. The others were told.
+            TernError: A broker does not answer. The other brokers have the offsets.
         """
         await self._reader.find_brokers(topics_of(offsets))
         by_broker: dict[str, list[MessageQueue]] = {}
@@ -88,7 +88,7 @@ class GroupCommits:
     async def _send(
         self, broker_name: str, offsets: Offsets, queues: list[MessageQueue]
     ) -> dict[MessageQueue, groups.QueueOffset]:
-        """Return what was refused, and why."""
+        """Return the refused offsets with their reasons."""
         request = groups.CommitOffsetsRequest(
             group=self._group,
             client_id=self._reader.client.client_id,
@@ -108,7 +108,7 @@ class GroupCommits:
         }
 
     def _is_outdated(self, queue: MessageQueue, why: groups.QueueOffset) -> bool:
-        """Return whether the group was reset since; a commit with the new version succeeds."""
+        """Return whether the group was reset meanwhile. A commit with the new version succeeds."""
         moved = why.status.code == ResponseCode.PULL_OFFSET_MOVED
         if not moved or why.version <= self._versions[queue]:
             return False

@@ -53,21 +53,21 @@ class _Answer(NamedTuple):
     ranges: dict[MessageQueue, QueueRange]
     is_slave: bool
     store_id: str
-    """Id of the store whose bytes its log holds; "" when it does not tell."""
+    """Id of the broker's store; "" = unknown."""
 
     created: int | None
-    """End of its log when the topic was created; None when it does not tell."""
+    """End of the broker's log when the topic was created; None = unknown."""
 
 
 class ClusterReader(Lifecycle):
     """Reader of the topics, queues and offsets of a cluster, open inside `async with`.
 
-    A question that nobody answers is asked again, see `ternmq_client.retry_timeout`.
+    A request without an answer is sent again; see `ternmq_client.retry_timeout`.
 
     Args:
-        config: Where the NameServers are, and how long one request may take.
-        retry_timeout_s: For so long; 0 = not at all.
-        env: The seams. None = the real world, opened and closed with this.
+        config: Addresses of the NameServers, and the timeout of one request.
+        retry_timeout_s: Time of the retries without an answer, s; 0 = no retries.
+        env: Clock, network and blocking calls. None = those of the process.
     """
 
     def __init__(
@@ -81,10 +81,10 @@ class ClusterReader(Lifecycle):
         self._unreadable = UnreadableBrokers()
         self._retry_timeout_s = retry_timeout_s
         self._silent_at_ms: int | None = None
-        """Time of the last look at which no NameServer knew any broker."""
+        """Time of the last snapshot in which no NameServer knew a broker."""
         self._under_way = asyncio.Semaphore(UNDER_WAY_MAX)
         self._gone: set[MessageQueue] = set()
-        """Queues that were expected and are known not to come back."""
+        """Expected queues that are known to be deleted."""
 
     async def _open(self, stack: AsyncExitStack) -> None:
         await stack.enter_async_context(self.client)
@@ -97,23 +97,22 @@ class ClusterReader(Lifecycle):
         expected: Iterable[MessageQueue] = (),
         brokers: Collection[str] | None = None,
     ) -> ClusterSnapshot:
-        """Return what the queues that `choice` takes have now.
+        """Return a snapshot of the queues of `choice`.
 
         Args:
-            choice: Which ones.
-            include_system: A pattern takes topics that brokers made for themselves too.
-            expected: Queues that were there before. One that nobody tells of is asked for again
-                for five seconds: a NameServer that has just started does not know all yet.
-            brokers: Those that are waited for, as long as for any answer, while no NameServer
-                names them; then what the others have is returned. None = those that `choice`
-                names, that a route has named since the question was asked, or that have left in
-                order lately; then it is an error.
+            choice: Topics or queues of the read.
+            include_system: True = a pattern matches system topics too.
+            expected: Queues of an earlier snapshot. The reader asks again for five seconds for a
+                queue that no route names: a NameServer that has just started knows no queue.
+            brokers: Brokers that must be registered. The reader waits for them up to the retry
+                timeout and then returns the queues of the others. None = brokers that `choice` or
+                a route names, or that left in order lately. A missing one is then an error.
 
         Raises:
-            TransportError: No NameServer answers, or none knows any broker, or a broker of a topic
-                does not answer, or is not there any more or yet.
-            RefusedError: One said no; or a queue that is expected or named, or every queue of a
-                topic that is named, may not be read.
+            TransportError: No NameServer answers or knows a broker, or a broker of a topic does
+                not answer or is not registered.
+            RefusedError: A server refuses the request; or an expected or named queue, or every
+                queue of a named topic, may not be read.
         """
         wanted = set(expected)
         seen: set[str] | None = None
@@ -144,7 +143,7 @@ class ClusterReader(Lifecycle):
     def _doubt(
         self, found: ClusterSnapshot, wanted: set[MessageQueue], brokers: Collection[str]
     ) -> TernError | None:
-        """Return why more than `found` may be there in a moment; None when all of it is."""
+        """Return the reason why `found` may be incomplete; None = it is complete."""
         self._gone -= found.ranges.keys()
         now_ms = self.client.env.clock.monotonic_ms()
         if not found.brokers:
@@ -154,7 +153,7 @@ class ClusterReader(Lifecycle):
         if missed := sorted(set(brokers) - found.brokers):
             return Unreachable(f"broker {', '.join(missed)}: is registered at no NameServer")
         if absent := sorted(wanted - found.ranges.keys() - self._gone):
-            remark = f"nobody tells of queues {', '.join(map(str, absent))}"
+            remark = f"no broker has queues {', '.join(map(str, absent))}"
             return refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
         if not wanted and self._silent_at_ms is not None:
             if now_ms - self._silent_at_ms < LOSS_GRACE_MS:
@@ -165,32 +164,32 @@ class ClusterReader(Lifecycle):
     async def offsets_at(
         self, times_ms: Mapping[MessageQueue, int]
     ) -> dict[MessageQueue, QueueOffset]:
-        """Return of each queue the first message stored at its time or later.
+        """Return the offset of each queue's first message stored at its time or later.
 
         Args:
-            times_ms: Unix milliseconds.
+            times_ms: Time of each queue, Unix milliseconds.
 
         Returns:
-            The end of a queue where all are older.
+            Offset of each queue; its end if all messages are older.
 
         Raises:
             TransportError: A broker does not answer.
-            RefusedError: One said no.
+            RefusedError: A broker refuses the request.
         """
         return await self._again(lambda: self._offsets_at(times_ms))
 
     async def measure(self, asked: Sequence[tuple[OffsetRange, int]]) -> list[RangeSize]:
-        """Return the bytes of ranges, each up to the message that reaches its number of bytes.
+        """Return the bytes of ranges, each up to the message that reaches its limit.
 
         Args:
-            asked: With the number of bytes, 0 = no limit.
+            asked: Ranges with their limits in bytes, 0 = no limit.
 
         Returns:
-            One for each, in order.
+            One size for each range, in their order.
 
         Raises:
             TransportError: A broker does not answer.
-            RefusedError: One said no.
+            RefusedError: A broker refuses the request.
         """
         return await self._again(lambda: self._measure(asked))
 
@@ -203,14 +202,14 @@ class ClusterReader(Lifecycle):
         await asyncio.gather(*map(self._route, topics))
 
     async def ask(self, broker_name: str, rpc: UnaryRpc[Req, Rep], request: Req) -> tuple[Rep, int]:
-        """Ask the member of a broker name that consumers talk to now.
+        """Send a request to the member of a broker name that consumers use now.
 
         Returns:
             The reply, and the id of the member.
 
         Raises:
-            TransportError: It does not answer; it is dialled anew next time.
-            RefusedError: It said no.
+            TransportError: The member does not answer. The next request opens a new connection.
+            RefusedError: The member refuses the request.
         """
         async with self._under_way:
             connection = await self.client.reader(broker_name)
@@ -238,7 +237,7 @@ class ClusterReader(Lifecycle):
         _refuse_unreadable(choice, routes, expected)
         for route in routes:
             self._unreadable.note(route)
-        # A client goes on with the queues of a broker that has just left; a plan does not.
+        # A client keeps the queues of a broker that has just left; a plan drops them.
         names = {data.broker_name for data in brokers}
         queues = [
             queue for route in routes for queue in route.read_queues() if queue.broker_name in names
@@ -247,7 +246,7 @@ class ClusterReader(Lifecycle):
         if isinstance(choice, Assign):
             queues = sorted(set(queues) & set(choice.queues))
         if seen is not None:
-            # Asked twice: a broker may leave, or come back, while routes are asked.
+            # The second request finds brokers that left or came back while routes were read.
             left |= await self._left()
             seen |= {queue.broker_name for queue in queues}
             if not isinstance(choice, Assign):
@@ -263,7 +262,7 @@ class ClusterReader(Lifecycle):
             if queue in answer.ranges:
                 ranges[queue] = answer.ranges[queue]
             elif answer.is_slave:
-                # It has not heard of the queue yet; a master that tells of none has none.
+                # A slave may not know a new queue yet; a queue that a master omits does not exist.
                 ranges[queue] = QueueRange(QueueOffset(0), QueueOffset(0))
         return ClusterSnapshot(
             ranges,
@@ -285,7 +284,7 @@ class ClusterReader(Lifecycle):
         )
 
     async def _left(self) -> set[str]:
-        """Return the brokers that have left in order and may be back in a moment."""
+        """Return the brokers that left in order and may return soon."""
         reply = await self.client.nameservers.call(GET_CLUSTER, GetClusterRequest(page_size=1))
         return set(reply.left)
 
@@ -296,7 +295,7 @@ class ClusterReader(Lifecycle):
         return chosen_topics(choice, topics, include_system=include_system)
 
     async def _routes(self, topics: Iterable[str]) -> list[TopicRoute]:
-        """Return the routes of those of `topics` that exist, as NameServers tell them now."""
+        """Return the present routes of those of `topics` that exist."""
         found = await asyncio.gather(*map(self._route, topics))
         return [route for route in found if route is not None]
 
@@ -307,7 +306,7 @@ class ClusterReader(Lifecycle):
             return None
 
     async def _describe(self, topic: str, broker_name: str) -> _Answer | None:
-        """Return what a broker says of a topic; None when it does not have it any more."""
+        """Return a broker's answer about a topic; None = the broker has lost the topic."""
         request = admin.DescribeTopicRequest(topic=topic)
         try:
             reply, broker_id = await self.ask(broker_name, DESCRIBE_TOPIC, request)
@@ -346,7 +345,7 @@ class ClusterReader(Lifecycle):
         return [RangeSize(one.end, one.bytes) for one in await measure(self.client, wanted)]
 
     async def _again(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Ask until there is an answer, or `RetryTimeout` ends it."""
+        """Repeat a request until a server answers or the retry timeout is over."""
         retry_timeout = self._retry_timeout()
         while True:
             try:
@@ -360,7 +359,7 @@ class ClusterReader(Lifecycle):
 
 
 async def _pause(retry_timeout: RetryTimeout, failure: TernError) -> None:
-    """Wait before the question is asked again, also of a disk that could not be read just now."""
+    """Wait before the next request, also after a broker could not read its disk."""
     is_broken = isinstance(failure, RefusedError) and failure.code == ResponseCode.SYSTEM_ERROR
     await retry_timeout.pause(failure, may_pass=is_broken)
 
@@ -372,10 +371,10 @@ def _named(choice: TopicChoice) -> tuple[MessageQueue, ...]:
 def _refuse_unreadable(
     choice: TopicChoice, routes: Iterable[TopicRoute], expected: Collection[MessageQueue]
 ) -> None:
-    """Refuse a read of what may not be read: such queues are there, and nothing of them is lost.
+    """Refuse to read queues without read permission: their messages are not lost.
 
     Raises:
-        PermissionRefused: A queue that is expected or named, or every queue of a named topic.
+        PermissionRefused: An expected or named queue, or every queue of a named topic, is closed.
     """
     needed = {*expected, *_named(choice)}
     for route in routes:
@@ -392,12 +391,12 @@ def _refuse_unreadable(
 def _missing(
     choice: TopicChoice, ranges: Mapping[MessageQueue, QueueRange], routed: Collection[str]
 ) -> frozenset[str]:
-    """Return which topics and queues are named and not there. Pure.
+    """Return the topics and queues that `choice` names and no broker has. Pure.
 
     Args:
-        choice: What is named.
-        ranges: What is there of it.
-        routed: Topics that exist, whichever of their queues are named.
+        choice: Topics or queues of the read.
+        ranges: Existing queues of `choice`.
+        routed: Existing topics of `choice`.
     """
     if isinstance(choice, SubscribePattern):
         return frozenset()

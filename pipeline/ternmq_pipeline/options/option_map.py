@@ -1,6 +1,6 @@
-"""Options as Spark hands them in: texts by name, whatever the case of the name. Pure.
+"""Options from Spark: texts by name, in any case. Pure.
 
-Every value is read through `OptionMap`, so that what is wrong is refused by the option's own name.
+`OptionMap` reads every value, so each error names the option.
 """
 
 import difflib
@@ -46,7 +46,7 @@ _OF_SPARK: Final = frozenset(
 """Options that Spark itself adds to a source's or sink's, in lower case."""
 
 _INTERNAL_PREFIXES: Final = ("__", "spark.")
-"""Prefixes of names that only Spark gives."""
+"""Prefixes of the names of Spark's own options."""
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _DURATION: Final = re.compile(
@@ -70,12 +70,12 @@ class OptionMap:
     """Options of one reader or writer, by name and type.
 
     Args:
-        options: As Spark hands them in.
-        known: Names of all options there are, in the case that the documentation has.
-        hints: What to write in place of names that other connectors have, in lower case.
+        options: Options from Spark.
+        known: Names of all options, in the documented case.
+        hints: Rules for names of other connectors, by name in lower case.
 
     Raises:
-        UsageError: One is unknown, given twice, or is no text.
+        UsageError: An option is unknown, given twice, or no text.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class OptionMap:
         return name in self._values
 
     def text(self, name: str, trim: Callable[[str], str] = str.strip) -> str | None:
-        """Return an option's text without blanks around it, None when it is not given.
+        """Return an option's text without surrounding blanks; None = not given.
 
         Args:
-            name: The option's.
-            trim: Removes the blanks.
+            name: Name of the option.
+            trim: Function that removes the blanks.
 
         Raises:
-            ConfigError: It is empty.
+            ConfigError: The text is empty.
         """
         value = self._values.get(name)
         if value is None:
@@ -128,7 +128,7 @@ class OptionMap:
     def integer(
         self, name: str, default: int | None, *, minimum: int, maximum: int = COUNT_MAX
     ) -> int | None:
-        """Return the integer value of an option, `default` when it is not given."""
+        """Return the integer value of an option; `default` = not given."""
         text = self.text(name)
         if text is None:
             return default
@@ -167,7 +167,7 @@ class OptionMap:
         return milliseconds
 
     def choice(self, name: str, default: EnumT) -> EnumT:
-        """Return the member whose value an option tells, in any case."""
+        """Return the enumeration member with the value of an option, in any case."""
         text = self.text(name)
         if text is None:
             return default
@@ -177,10 +177,10 @@ class OptionMap:
         return members[text.lower()]
 
     def one_of(self, *names: str, needed: bool) -> str | None:
-        """Return which one of `names` is given, None when none is.
+        """Return the given option among `names`; None = none is given.
 
         Raises:
-            UsageError: More than one is; or none, and one is needed.
+            UsageError: More than one is given; or none is given and one is needed.
         """
         there = [name for name in names if name in self]
         if len(there) > 1:
@@ -190,10 +190,10 @@ class OptionMap:
         return there[0] if there else None
 
     def refuse(self, names: Iterable[str], rule: str) -> None:
-        """Refuse each of `names` that is given.
+        """Refuse options that do not fit the read.
 
         Raises:
-            ConfigError: One is.
+            ConfigError: One of `names` is given.
         """
         for name in names:
             if name in self:
@@ -211,7 +211,7 @@ class OptionMap:
 
 
 def is_of_spark(name: str) -> bool:
-    """Return whether Spark itself adds an option of this name; such options are ignored."""
+    """Return whether Spark itself adds an option of this name. Such options are ignored."""
     lower = name.lower()
     return lower in _OF_SPARK or lower.startswith(_INTERNAL_PREFIXES)
 

@@ -1,6 +1,7 @@
-"""Positions at which a read begins and ends, as options name them. Pure.
+"""Positions at which a read begins and ends, by its options. Pure.
 
-A time of all queues goes before times by queue, these before offsets: the Kafka source's rule.
+The order of precedence is that of Spark's Kafka source: one time for all queues, times by queue,
+offsets.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from ternmq_pipeline.strict_json import shown
 
 
 class QueueEnd(Enum):
-    """The first or the last end of every queue."""
+    """Begin or end of every queue."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -24,7 +25,7 @@ class QueueEnd(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first message of each queue that was stored at a time or later."""
+    """First message of each queue that was stored at a time or later."""
 
     at_ms: int
     """Unix milliseconds."""
@@ -32,14 +33,14 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True)
 class AtTimes:
-    """The first message of each queue that was stored at the queue's own time or later."""
+    """First message of each queue that was stored at the queue's own time or later."""
 
     times_ms: Mapping[MessageQueue, int]
 
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """An offset for each queue, or `EARLIEST` or `LATEST`."""
+    """Offset of each queue; `EARLIEST` and `LATEST` stand for its begin and its end."""
 
     offsets: Mapping[MessageQueue, int]
 
@@ -48,7 +49,7 @@ Position: TypeAlias = QueueEnd | AtTime | AtTimes | AtOffsets
 
 
 class TimeStrategy(Enum):
-    """Begin of a queue without a message as late as the time to start from."""
+    """Begin of a queue without a message as late as the starting time."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -60,10 +61,10 @@ ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 
 
 def starting_position(option_map: OptionMap, *, streaming: bool | None) -> Position:
-    """Return where to begin: the earliest message for a batch, the latest for a stream by default.
+    """Return the begin of a read. A batch begins with the earliest, a stream at the latest message.
 
     Raises:
-        ConfigError: An option is malformed, or says `latest` to a batch.
+        ConfigError: An option is malformed, or is `latest` for a batch.
     """
     position = _position(option_map, STARTING)
     if position is None:
@@ -75,10 +76,10 @@ def starting_position(option_map: OptionMap, *, streaming: bool | None) -> Posit
 
 
 def ending_position(option_map: OptionMap, *, streaming: bool | None) -> Position:
-    """Return where a batch ends: by default with the latest message of each queue.
+    """Return the end of a batch: by default the end of each queue.
 
     Raises:
-        ConfigError: An option is malformed, says `earliest`, or is given to a stream.
+        ConfigError: An option is malformed, is `earliest`, or belongs to a stream.
     """
     if streaming:
         option_map.refuse(ENDING, "is for batches: a stream has no end")
@@ -94,7 +95,7 @@ def ending_position(option_map: OptionMap, *, streaming: bool | None) -> Positio
 
 
 def _position(option_map: OptionMap, names: tuple[str, str, str]) -> Position | None:
-    """Return what options say, reading also those that another one goes before."""
+    """Return the position with the highest precedence. All three options are checked."""
     time_name, times_name, offsets_name = names
     at_ms = option_map.integer(time_name, None, minimum=0)
     times_text = option_map.text(times_name)

@@ -1,4 +1,4 @@
-"""The options of the sink. Pure, but for the default NameServer, which a variable names."""
+"""Options of the sink. Pure, except for the default NameServer from the environment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ STAGING_TIMEOUT_S_MAX: Final = 3 * 86_400
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WriteOptions:
-    """The options of the sink, checked. Made by `write_options`."""
+    """Checked options of the sink. Made by `write_options`."""
 
     nameservers: tuple[str, ...]
     topic: str | None = None
-    """Topic of every row, whatever its column topic says. None = each row must name one."""
+    """Topic of every row, in place of the column `topic`. None = each row has a topic."""
 
     staging_timeout_s: int = STAGING_TIMEOUT_S
     """Time after which brokers roll staged rows back, s."""
@@ -54,13 +54,13 @@ _HINTS: Final[Mapping[str, str]] = {
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Return what the options of a sink say.
+    """Return the checked options of a sink.
 
     Args:
-        options: As Spark hands them in; the case of names does not matter.
+        options: Options from Spark, names in any case.
 
     Raises:
-        UsageError: One is unknown, malformed or out of its range. It names the option.
+        UsageError: An option is unknown, malformed or out of its range. The error names it.
     """
     option_map = OptionMap(options, known=WRITE_OPTIONS, hints=_HINTS)
     topic = option_map.text("topic")
@@ -78,14 +78,14 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
 
 
 def written_topic(option: str, topic: str) -> str:
-    """Return `topic` when rows may be sent to it.
+    """Return `topic` if rows may be sent to it.
 
     Args:
-        option: What names it, for the error.
-        topic: The name.
+        option: Name of the option or column with the topic, for the error.
+        topic: Name of the topic.
 
     Raises:
-        ConfigError: It is illegal, or brokers alone write to it.
+        ConfigError: The name is illegal, or only brokers write to the topic.
     """
     checked_topic(option, topic, include_system=True)
     if is_send_forbidden(topic) or topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):

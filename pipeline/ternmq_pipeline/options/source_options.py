@@ -1,4 +1,4 @@
-"""The options of the source. Pure, but for the default NameServer, which a variable names."""
+"""Options of the source. Pure, except for the default NameServer from the environment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ STORE_BROKER: Final = "store"
 
 
 class View(Enum):
-    """Set of columns that a read has."""
+    """Set of columns of a read."""
 
     TERNMQ = "ternmq"
     KAFKA = "kafka"
@@ -57,32 +57,32 @@ class CommitMode(Enum):
     """Committer of the offsets of `commitGroup`."""
 
     NONE = "none"
-    """The listener of `ternmq_pipeline`, or nobody."""
+    """The listener of `ternmq_pipeline` commits, or nothing does."""
 
     SPARK = "spark"
-    """The stream, when Spark says that a batch is done: one batch late."""
+    """The stream commits a batch when Spark reports it as done: one batch late."""
 
 
 class PushdownMode(Enum):
     """Pushdown of a query's conditions to brokers by a batch read.
 
-    Spark 4.3 keeps one plan for each loaded frame, with the conditions of the query that was
-    planned last, and reads other queries of the frame by it. Nothing that a source sees tells one
-    query from another, so pushing is for frames that serve one query.
+    Spark 4.3 keeps one plan for each loaded frame, with the conditions of the last planned query,
+    and reads other queries of the frame by that plan. A source cannot tell one query from another.
+    So pushdown is for frames that serve one query.
     """
 
     AUTO = "auto"
-    """On or off as Spark's setting `spark.sql.python.filterPushdown.enabled` says."""
+    """Spark's setting `spark.sql.python.filterPushdown.enabled` decides."""
 
     ALWAYS = "true"
     NEVER = "false"
 
 
 class ScanMode(Enum):
-    """Form in which messages come from brokers."""
+    """Form of the messages that brokers send."""
 
     AUTO = "auto"
-    """Arrow batches where a broker can make them, else records."""
+    """Arrow batches if the broker supports Scan, else records."""
 
     NEVER = "never"
     """Records."""
@@ -102,25 +102,25 @@ class TriggerLimits:
     """Least messages of a batch, for at most `delay_max_ms`."""
 
     delay_max_ms: int = 15 * 60_000
-    """Time that a batch waits for `offsets_min` messages, ms."""
+    """Longest wait of a batch for `offsets_min` messages, ms."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadOptions:
-    """The options of the source, checked. Made by `read_options`."""
+    """Checked options of the source. Made by `read_options`."""
 
     nameservers: tuple[str, ...]
     topics: TopicChoice | None
-    """Topics to read. None, with a store's directory alone: all user topics."""
+    """Topics to read. None = all user topics, for a store's directory only."""
 
     store: str | None = None
-    """A store's directory, to be read without a broker."""
+    """Directory of a store that is read without a broker."""
 
     broker_name: str = STORE_BROKER
-    """Broker's name in the rows of a store's directory: the store does not know it."""
+    """Broker's name in the rows of a store's directory. The store does not hold it."""
 
     raw: bool = False
-    """Every record of the store's commit log, as it lies there."""
+    """True = rows are the records of the store's commit log, without queues."""
 
     include_system_topics: bool = False
     view: View = View.TERNMQ
@@ -141,7 +141,7 @@ class ReadOptions:
     commit_mode: CommitMode = CommitMode.NONE
     pushdown: PushdownMode = PushdownMode.NEVER
     arrow: bool = True
-    """Rows are handed to Spark as Arrow batches; False: as tuples, for comparisons."""
+    """True = Spark gets Arrow batches; False = tuples, for comparisons."""
 
     scan: ScanMode = ScanMode.AUTO
     batch_rows_max: int = 10_000
@@ -223,16 +223,15 @@ _HINTS: Final[Mapping[str, str]] = {
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -> ReadOptions:
-    """Return what the options of a source say.
+    """Return the checked options of a source.
 
     Args:
-        options: As Spark hands them in; the case of names does not matter.
-        streaming: Whether they are of a stream. None = not known yet: what only one of both allows
-            is allowed.
+        options: Options from Spark, names in any case.
+        streaming: True = options of a stream, False = of a batch, None = of either.
 
     Raises:
-        UsageError: One is unknown, malformed, out of its range, contradicts another, or is not for
-            this kind of read. It names the option.
+        UsageError: An option is unknown, malformed, out of its range, contradicts another or does
+            not belong to this kind of read. The error names it.
     """
     option_map = OptionMap(options, known=READ_OPTIONS, hints=_HINTS)
     store = option_map.text("store")
@@ -287,10 +286,10 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
 
 
 def nameservers_of(option_map: OptionMap) -> tuple[str, ...]:
-    """Return the NameServers that the option `nameserver` names, else those of the environment.
+    """Return the NameServers of the option `nameserver`, else those of the environment.
 
     Raises:
-        ConfigError: One is no address.
+        ConfigError: An address is malformed.
     """
     text = option_map.text("nameserver")
     if text is None:
@@ -335,7 +334,7 @@ def _broker_name(option_map: OptionMap) -> str:
 
 
 def _refuse_other_topics(choice: TopicChoice | None, position: Position, kind: str) -> None:
-    """Refuse positions of topics that are not read at all."""
+    """Refuse positions of topics outside the read."""
     if isinstance(position, AtOffsets):
         queues, option = position.offsets.keys(), f"{kind}Offsets"
     elif isinstance(position, AtTimes):
@@ -398,10 +397,10 @@ def _commit(option_map: OptionMap) -> tuple[str, CommitMode]:
 
 
 def checked_group(option: str, group: str) -> str:
-    """Return `group` when an option may name it.
+    """Return `group` if an option may name it.
 
     Raises:
-        ConfigError: It is illegal, or the brokers' own.
+        ConfigError: The name is illegal, or the group belongs to the brokers.
     """
     try:
         check_group(group)

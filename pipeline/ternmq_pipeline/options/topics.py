@@ -1,4 +1,4 @@
-"""Topics or queues that a read names, and those of a cluster that match. Pure."""
+"""Topics or queues of a read, and the topics of a cluster that match. Pure."""
 
 import re
 from collections import Counter
@@ -35,7 +35,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """Topics whose whole name a regular expression matches."""
+    """Topics that match a regular expression with their full name."""
 
     pattern: str
 
@@ -46,7 +46,7 @@ class SubscribePattern:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Queues by name. Others of their topics are never read."""
+    """Queues by name. Other queues of their topics are not read."""
 
     queues: tuple[MessageQueue, ...]
     """Sorted, each once."""
@@ -63,15 +63,15 @@ TopicChoice: TypeAlias = Subscribe | SubscribePattern | Assign
 def topic_choice(
     option_map: OptionMap, *, needed: bool, include_system: bool
 ) -> TopicChoice | None:
-    """Return the topics or queues to read, None when no option names any.
+    """Return the topics or queues to read; None = no option names any.
 
     Args:
-        option_map: The options.
-        needed: Whether one must.
-        include_system: Topics that brokers made for themselves may be named.
+        option_map: Options of the read.
+        needed: True = an option must name a topic or queue.
+        include_system: True = options may name system topics.
 
     Raises:
-        UsageError: None is given but needed, or more than one is, or one is malformed.
+        UsageError: A needed option is missing, more than one is given, or one is malformed.
     """
     name = option_map.one_of(*TOPIC_OPTIONS, needed=needed)
     text = "" if name is None else option_map.text(name) or ""
@@ -85,10 +85,10 @@ def topic_choice(
 
 
 def checked_topic(option: str, topic: str, *, include_system: bool) -> str:
-    """Return `topic` when an option may name it.
+    """Return `topic` if an option may name it.
 
     Raises:
-        ConfigError: It is illegal, or the brokers' own and that was not asked for.
+        ConfigError: The name is illegal, or it is a system topic without `include_system`.
     """
     try:
         check_topic(topic)
@@ -106,10 +106,10 @@ def checked_topic(option: str, topic: str, *, include_system: bool) -> str:
 def chosen_topics(
     choice: TopicChoice, known: Iterable[str], *, include_system: bool = False
 ) -> list[str]:
-    """Return those of the topics `known` that `choice` takes, sorted.
+    """Return the topics among `known` that `choice` includes, sorted.
 
-    A pattern takes topics that brokers made for themselves only when `include_system` says so, and
-    never those of retries and dead letters: a pattern such as `.*` would read messages twice.
+    A pattern includes system topics only with `include_system`, and never topics of retries and
+    dead letters: a pattern such as `.*` would read messages twice.
     """
     if not isinstance(choice, SubscribePattern):
         return sorted(set(known) & set(choice.topics))

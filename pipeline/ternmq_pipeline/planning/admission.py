@@ -19,7 +19,7 @@ class RangeSize(NamedTuple):
     """Bytes of the messages from a range's begin to `end`."""
 
     end: int
-    """Behind the last message that was counted."""
+    """Offset behind the last counted message."""
 
     bytes: int
 
@@ -29,10 +29,10 @@ MeasureRanges: TypeAlias = Callable[[Sequence[tuple[OffsetRange, int]]], Sequenc
 
 
 class AdmittedOffsets(NamedTuple):
-    """Offsets at which a batch ends, and what to warn of."""
+    """Offsets at which a batch ends, and warnings."""
 
     end: dict[MessageQueue, QueueOffset]
-    """Equal to the start: there is nothing to read now."""
+    """End of each queue. An end equal to the start means an empty batch."""
 
     warnings: list[str]
 
@@ -42,20 +42,20 @@ class TriggerState:
     """State of a stream at a trigger, besides its offsets."""
 
     waited_ms: int = 0
-    """Since the last batch, or since the stream began."""
+    """Time since the last batch or since the begin of the stream, ms."""
 
     turn: int = 0
-    """Number of batches before this one. The queue that goes first in a batch follows from it."""
+    """Number of earlier batches. It decides the first queue of a batch."""
 
     targets: Offsets | None = None
-    """End of a stream that reads what was available when it began. None = it does not end."""
+    """Ends of a stream that reads only the messages available at its start. None = no end."""
 
     all_available: bool = False
     """The batch reads all available messages and ignores the limits."""
 
 
 def targets_of(snapshot: ClusterSnapshot) -> dict[MessageQueue, QueueOffset]:
-    """Return the present end of each queue: the targets of a stream that ends there."""
+    """Return the present end of each queue as the targets of a stream."""
     return {queue: there.end for queue, there in snapshot.ranges.items()}
 
 
@@ -68,23 +68,23 @@ def admit(
     measure: MeasureRanges,
     fail_on_data_loss: bool = True,
 ) -> AdmittedOffsets:
-    """Decide where the batch ends that begins at `start`.
+    """Decide the end of the batch that begins at `start`.
 
-    A queue that is new enters the offsets with its first message, and is read from the batch after
-    that: so where it begins is in the checkpoint before any of it is read.
+    A new queue enters the offsets with its first message and is read from the next batch on. So the
+    checkpoint holds the begin of the queue before a message of it is read.
 
     Args:
-        start: Where the last batch ended.
-        snapshot: What there is now.
-        limits: How much a batch may read. The messages of all queues together stay within them;
-            a message that is larger than `bytes_max` is a batch of its own. Queues take turns in
-            going first, and the one that goes first gets a message whatever the limits.
+        start: End of the last batch.
+        snapshot: Present offsets of the queues.
+        limits: Limits of the batch over all queues. A message larger than `bytes_max` is a batch of
+            its own. Queues take turns at the first place, and the first queue always gets a
+            message.
         trigger: State of the stream besides its offsets.
-        measure: Asks brokers for bytes; is called only for `limits.bytes_max`.
-        fail_on_data_loss: Whether messages that are gone are an error; else they are passed over.
+        measure: Measures ranges at the brokers. Called only for `limits.bytes_max`.
+        fail_on_data_loss: True = lost messages are an error; False = they are skipped.
 
     Raises:
-        DataLost: A queue has not the message that comes next, and that is an error.
+        DataLost: A queue has lost its next message, and `fail_on_data_loss` is true.
     """
     losses = DataLossCheck(fail=fail_on_data_loss)
     begins: dict[MessageQueue, QueueOffset] = {}
@@ -125,19 +125,19 @@ def admit(
 def within_bytes(
     wanted: Sequence[OffsetRange], bytes_max: int, measure: MeasureRanges
 ) -> list[OffsetRange]:
-    """Return the beginnings of ranges whose messages together have `bytes_max` at most.
+    """Return the beginnings of ranges with at most `bytes_max` bytes of messages in total.
 
-    The first message of the first range is taken in any case; alone, if it reaches `bytes_max`.
-    The other bytes are shared in proportion to what each range has. A range whose first message
-    is larger than its share gets that message if the others leave enough.
+    The first message of the first range is always taken; alone if it reaches `bytes_max`. The
+    remaining bytes are shared in proportion to the bytes of each range. A range with a first
+    message larger than its share gets that message if the other ranges leave enough bytes.
 
     Args:
-        wanted: Not empty ones, one of a queue at most; earlier ones go before later ones.
-        bytes_max: Of the records as they lie in the log.
-        measure: Asks brokers.
+        wanted: Non-empty ranges, at most one of each queue, in descending order of priority.
+        bytes_max: Limit on the bytes of the records in the log.
+        measure: Measures ranges at the brokers.
 
     Returns:
-        Not empty ones, at least one.
+        At least one range; none is empty.
     """
     measured = measure([(wanted[0], 1), *((offset_range, bytes_max) for offset_range in wanted)])
     head, measured = measured[0], measured[1:]
@@ -158,7 +158,7 @@ def within_bytes(
             taken.append(_until(offset_range, end))
             left -= size
         elif end - offset_range.begin > 1:
-            # Without its last message, which reached the share, it is within it.
+            # The last message reached the share; the range without that message is within it.
             taken.append(_until(offset_range, end - 1))
             left -= part
         elif end > offset_range.begin:
@@ -167,7 +167,7 @@ def within_bytes(
         if size <= left:
             taken.append(offset_range)
             left -= size
-    # A broker that counts no message at all, such as a slave that is behind, stops no stream.
+    # A slave that lags behind may count no message; the stream goes on all the same.
     return taken or [_until(wanted[0], wanted[0].begin + 1)]
 
 

@@ -1,4 +1,4 @@
-"""Shares of a budget in proportion to what there is. Pure."""
+"""Shares of a budget in proportion to demands. Pure."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -6,25 +6,25 @@ from typing import TypeVar
 KeyT = TypeVar("KeyT")
 
 
-def apportion(wanted: Mapping[KeyT, int], budget: int) -> dict[KeyT, int]:
-    """Return of each of `wanted` its part of `budget`, in proportion, nobody left out.
+def apportion(demands: Mapping[KeyT, int], budget: int) -> dict[KeyT, int]:
+    """Return the share of each demand in `budget`, in proportion.
 
     Args:
-        wanted: How much each would take; at least 0.
-        budget: How much all together may take; at least 0.
+        demands: Demand of each key, at least 0.
+        budget: Sum of all shares at most, at least 0.
 
     Returns:
-        For each at most what it wants and at least 1, if the budget allows it; else 1 for the
-        first ones. Together the budget, or all that is wanted when that is less.
+        For each key at most its demand and at least 1 if the budget allows it; else 1 for the
+        first keys. The sum is the budget, or the sum of the demands if that is less.
     """
-    waiting = {key: amount for key, amount in wanted.items() if amount > 0}
+    waiting = {key: amount for key, amount in demands.items() if amount > 0}
     total = sum(waiting.values())
     if total <= budget:
-        return dict(wanted)
-    shares = dict.fromkeys(wanted, 0)
+        return dict(demands)
+    shares = dict.fromkeys(demands, 0)
     if budget < len(waiting):
         return shares | dict.fromkeys(list(waiting)[:budget], 1)
-    # One for each first, then the rest in proportion to the rest.
+    # Each key gets 1; the rest of the budget follows the rest of the demands.
     rest, total_rest = budget - len(waiting), total - len(waiting)
     left_over = rest
     remainders: list[tuple[int, KeyT]] = []

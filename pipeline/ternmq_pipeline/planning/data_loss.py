@@ -1,4 +1,4 @@
-"""Messages that were to be read and are no longer there. Pure."""
+"""Data loss: messages that a read needs and that no broker has. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -28,10 +28,10 @@ class QueueLoss(NamedTuple):
 
 
 class DataLost(TernError):
-    """Messages that were to be read are gone, and the read may not go on without them.
+    """Messages of a read are gone, and `failOnDataLoss` is true.
 
     Attributes:
-        losses: What each queue has lost.
+        losses: Losses of the queues.
     """
 
     fault = Fault.BROKER
@@ -48,7 +48,7 @@ class DataLost(TernError):
 
 
 class DataLossCheck:
-    """Collects what was lost during one planning, and decides whether it may go on.
+    """Collects the losses of one plan and decides whether the plan may go on.
 
     Args:
         fail: The option failOnDataLoss.
@@ -66,7 +66,7 @@ class DataLossCheck:
         """Return a warning for each loss.
 
         Raises:
-            DataLost: Something was lost, and that is an error.
+            DataLost: There is a loss, and losses are errors.
         """
         if self._fail and self._found:
             raise DataLost(self._found)
@@ -74,12 +74,12 @@ class DataLossCheck:
 
 
 def no_longer_kept(begin: int, end: int, first: int) -> str:
-    """Return the reason of a queue that has let go messages `begin` up to, without, `end`."""
+    """Return the reason of a queue whose retention deleted offsets `begin` to `end` - 1."""
     return f"offsets {begin} to {end - 1} are no longer kept, it begins with {first} now"
 
 
 def beyond_end(wanted: int, end: int) -> str:
-    """Return the reason of a queue that ends before what was read, or is to be read, of it."""
+    """Return the reason of a queue that ends before offset `wanted`."""
     return (
         f"offset {wanted} is beyond its end, which is {end}: "
         "the topic was deleted, or made anew, or the broker has lost the end of its log"
@@ -87,24 +87,24 @@ def beyond_end(wanted: int, end: int) -> str:
 
 
 def damaged_among(begin: int, end: int, count: int) -> str:
-    """Return the reason of a queue of whose messages `begin` up to, without, `end` some are bad."""
+    """Return the reason of a queue with `count` damaged messages from `begin` to `end` - 1."""
     return f"of offsets {begin} to {end - 1}, {count} are damaged and not given by the broker"
 
 
 def gone(wanted: int, *, broker_is_registered: bool) -> str:
-    """Return the reason of a queue that is not there at all."""
+    """Return the reason of a queue that no broker has."""
     if broker_is_registered:
         return f"it does not exist any more; offset {wanted} was to come next"
     return f"its broker is no longer registered; offset {wanted} was to come next"
 
 
 def topic_gone(wanted: int, remark: str) -> str:
-    """Return the reason of a queue whose broker says that it does not have the topic any more."""
+    """Return the reason of a queue whose broker no longer has the topic."""
     return f"{remark}; offset {wanted} was to come next"
 
 
 def another_store(wanted: int) -> str:
-    """Return the reason of a queue whose broker holds other messages than those that were read."""
+    """Return the reason of a queue whose broker has another store than before."""
     return (
         f"its broker holds another store than the one that was read, of which offset {wanted} was "
         "to come next: it is of another cluster, or has begun with an empty directory"
@@ -112,7 +112,7 @@ def another_store(wanted: int) -> str:
 
 
 def created_again(wanted: int) -> str:
-    """Return the reason of a queue whose topic is another one than the one that was read."""
+    """Return the reason of a queue whose topic was created again."""
     return (
         f"its topic was deleted and created again; offset {wanted} of the one before was to come "
         "next"
@@ -120,10 +120,10 @@ def created_again(wanted: int) -> str:
 
 
 class ReplacedQueues(NamedTuple):
-    """Queues whose offsets are those of a store or of a topic that their broker does not have."""
+    """Queues with offsets of a former store or a former topic of their broker."""
 
     queues: frozenset[MessageQueue]
-    """Queues of which no present message was read."""
+    """Queues without a read message in the present store and topic."""
 
     warnings: list[str]
 
@@ -136,19 +136,19 @@ def replaced(
     *,
     fail_on_data_loss: bool,
 ) -> ReplacedQueues:
-    """Return the queues of `offsets` whose broker holds another store or topic by now.
+    """Return the queues of `offsets` whose broker now has another store or topic.
 
     Args:
-        offsets: The next message of each queue.
-        stores: Whose offsets these are, by broker; nothing is known of brokers that are not there.
-        created: When their topics were created, as `ClusterSnapshot.created`; likewise. One that is
-            lower by now is the same topic: its broker has lost what it had noted, or is a slave. Of
-            a topic whose queues are all at 0, nothing was read.
-        snapshot: What there is.
-        fail_on_data_loss: Whether that is an error.
+        offsets: Offset of the next message of each queue.
+        stores: Ids of the stores of `offsets`, by broker; brokers may be missing.
+        created: Creation of the topics of `offsets`, as in `ClusterSnapshot.created`; topics may be
+            missing. A lower creation in the snapshot means the same topic: the broker lost the
+            number, or is a slave. A topic with all queues at 0 has no read message.
+        snapshot: Present state of the cluster.
+        fail_on_data_loss: True = such a queue is an error.
 
     Raises:
-        DataLost: There is such a queue, and that is an error.
+        DataLost: There is such a queue, and `fail_on_data_loss` is true.
     """
     now = snapshot.stores
     others = {name for name in stores.keys() & now.keys() if stores[name] != now[name]}
@@ -173,18 +173,19 @@ def resume_offset(
 ) -> QueueOffset | None:
     """Return the next offset to read of `queue`, whose planned next offset is `wanted`.
 
-    A queue that ends before that is read from its first message when that is message 0, since it
-    is a new one then; else nothing tells which messages are new, and it is read from its end.
+    A queue that ends before `wanted` and begins with offset 0 is a new queue and is read from its
+    first message. Any other queue that ends before `wanted` is read from its end, because its new
+    messages are unknown.
 
     Args:
-        queue: Which one.
-        wanted: Its next message.
-        snapshot: What there is.
-        losses: Gets what is lost.
+        queue: Queue of the read.
+        wanted: Planned next offset.
+        snapshot: Present state of the cluster.
+        losses: Collects the losses.
 
     Returns:
-        None for a queue that does not exist any more. One whose broker is not registered stays
-        where it is: the broker may return.
+        None for a queue that no longer exists. A queue of an unregistered broker keeps its offset:
+        the broker may return.
     """
     there: QueueRange | None = snapshot.ranges.get(queue)
     if there is None:

@@ -1,4 +1,4 @@
-"""From offsets to the ranges that tasks read. Pure."""
+"""Offset ranges of a batch and their partitions. Pure."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -13,14 +13,14 @@ from ternmq_pipeline.planning.data_loss import DataLossCheck, beyond_end, gone, 
 from ternmq_pipeline.planning.snapshot import ClusterSnapshot
 
 PARTITIONS_MAX: Final = 100_000
-"""Most partitions of one batch: Spark's driver keeps all of them."""
+"""Most partitions of one batch. Spark's driver holds all of them in memory."""
 
 
 class PlannedRanges(NamedTuple):
-    """Offset ranges of a batch, and what to warn of."""
+    """Offset ranges of a batch, and warnings."""
 
     offset_ranges: list[OffsetRange]
-    """Sorted by queue, none empty, one of each queue at most."""
+    """Non-empty ranges, sorted by queue, at most one of each queue."""
 
     warnings: list[str]
 
@@ -28,16 +28,16 @@ class PlannedRanges(NamedTuple):
 def offset_ranges(
     start: Offsets, end: Offsets, snapshot: ClusterSnapshot, *, fail_on_data_loss: bool = True
 ) -> PlannedRanges:
-    """Return the messages from `start` up to, without, `end`.
+    """Return the offset ranges from `start` (inclusive) to `end` (exclusive).
 
     Args:
-        start: Where the batch begins. A queue that has none there is read from its first message.
-        end: Where it ends. A queue that is not there is not read.
-        snapshot: What there is now: queues may have lost messages since the offsets were decided.
-        fail_on_data_loss: Whether such a loss is an error; else what is left is read.
+        start: Begin of the batch. A missing queue is read from its first message.
+        end: End of the batch. A missing queue is not read.
+        snapshot: Present state of the cluster. Queues may have lost messages meanwhile.
+        fail_on_data_loss: True = lost messages are an error; False = the others are read.
 
     Raises:
-        DataLost: Messages between both are gone, and that is an error.
+        DataLost: Messages of the batch are gone, and `fail_on_data_loss` is true.
     """
     losses = DataLossCheck(fail=fail_on_data_loss)
     found: list[OffsetRange] = []
@@ -49,7 +49,7 @@ def offset_ranges(
 
 
 def _created(queue: MessageQueue, snapshot: ClusterSnapshot) -> int | None:
-    """Return when the topic was created; None of what a slave says, who may lag behind."""
+    """Return the creation of the topic; None for a slave, which may lag behind."""
     if queue.broker_name in snapshot.answered_by_slave:
         return None
     return snapshot.created.get((queue.topic, queue.broker_name))
@@ -74,7 +74,7 @@ def _offset_range(
             return None
         begin = there.begin
     if begin > end:
-        # The queue was found to end before `begin` when `end` was decided.
+        # The queue ended before `begin` already when `end` was decided.
         losses.add(queue, beyond_end(begin, end))
         begin = QueueOffset(0) if there.begin == 0 else end
     if queue.broker_name in snapshot.answered_by_slave:
@@ -91,19 +91,19 @@ def _offset_range(
 def split(
     whole: Sequence[OffsetRange], *, partitions_min: int | None, records_max: int | None
 ) -> list[OffsetRange]:
-    """Return ranges as partitions: each is one task's.
+    """Split ranges into partitions, one for each task.
 
     Args:
-        whole: Not empty ones.
-        partitions_min: So many at least, longer ranges cut into more; fewer when there are
-            not so many messages. None = one for each range.
+        whole: Non-empty ranges.
+        partitions_min: Least partitions; longer ranges are cut into more. Fewer messages give fewer
+            partitions. None = one for each range.
         records_max: Most messages of one partition. None = no limit.
 
     Returns:
-        The same messages in the same order.
+        Ranges with the same messages in the same order.
 
     Raises:
-        ConfigError: There would be more than 100,000.
+        ConfigError: There would be more than 100,000 partitions.
     """
     sizes = dict(enumerate(offset_range.messages for offset_range in whole))
     pieces = apportion(sizes, max(partitions_min or 0, len(whole)))

@@ -1,4 +1,4 @@
-"""Offsets of the positions that options name, in the queues there are. Pure."""
+"""Offsets of the positions that options name, for each queue. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -26,14 +26,14 @@ ENDING: Final = "ending"
 
 
 class ResolvedOffsets(NamedTuple):
-    """Offsets of a position in each queue, and what to warn of."""
+    """Offsets of a position in each queue, and warnings."""
 
     offsets: dict[MessageQueue, QueueOffset]
     warnings: list[str]
 
 
 def times_of(position: Position, snapshot: ClusterSnapshot) -> dict[MessageQueue, int]:
-    """Return the times whose offsets the cluster must be asked for; empty for other positions."""
+    """Return the times that the cluster must resolve; empty for positions without times."""
     if isinstance(position, AtTime):
         return dict.fromkeys(snapshot.ranges, position.at_ms)
     if isinstance(position, AtTimes):
@@ -51,21 +51,21 @@ def starting_offsets(
     strategy: TimeStrategy = TimeStrategy.ERROR,
     fail_on_data_loss: bool = True,
 ) -> ResolvedOffsets:
-    """Return the first message to read of each queue.
+    """Return the offset of the first message to read of each queue.
 
     Args:
-        position: What the options say.
-        snapshot: What there is.
-        at_times: The first message stored at each time of `times_of` or later; the queue's end
-            when all are older.
-        strategy: What to do with a queue whose messages are all older.
-        fail_on_data_loss: Whether an offset that the queue does not have is an error; else the
-            nearest one that it has is taken.
+        position: Position that the options name.
+        snapshot: Present state of the cluster.
+        at_times: Offset of the first message stored at each time of `times_of` or later; the
+            queue's end if all messages are older.
+        strategy: Treatment of a queue whose messages are all older.
+        fail_on_data_loss: True = an offset outside the queue is an error; False = the nearest
+            offset of the queue is taken.
 
     Raises:
-        UsageError: A topic or queue does not exist, or a queue is not named or has no message as
-            late as its time.
-        DataLost: A queue does not have its offset, and that is an error.
+        UsageError: A topic or queue does not exist, or the position omits a queue, or a queue has
+            no message as late as its time.
+        DataLost: An offset is outside its queue, and `fail_on_data_loss` is true.
     """
     refuse_missing(snapshot)
     if isinstance(position, QueueEnd | AtOffsets):
@@ -76,7 +76,7 @@ def starting_offsets(
         offset = at_times[queue]
         if offset >= there.end and strategy is TimeStrategy.ERROR:
             raise UsageError(_too_late(position, queue))
-        # Between two questions messages may have come, or gone.
+        # Messages may have come or gone between the two requests.
         offsets[queue] = QueueOffset(min(max(offset, there.begin), there.end))
     return ResolvedOffsets(offsets, [])
 
@@ -88,18 +88,18 @@ def ending_offsets(
     *,
     fail_on_data_loss: bool = True,
 ) -> ResolvedOffsets:
-    """Return behind which message a batch ends, of each queue.
+    """Return the offset behind the last message of a batch in each queue.
 
     Args:
-        position: What the options say.
-        snapshot: What there is.
+        position: Position that the options name.
+        snapshot: Present state of the cluster.
         at_times: As for `starting_offsets`.
-        fail_on_data_loss: Whether an offset that the queue does not have is an error; else the
-            nearest one that it has is taken.
+        fail_on_data_loss: True = an offset outside the queue is an error; False = the nearest
+            offset of the queue is taken.
 
     Raises:
-        UsageError: A topic or queue does not exist, or a queue is not named.
-        DataLost: A queue does not have its offset, and that is an error.
+        UsageError: A topic or queue does not exist, or the position omits a queue.
+        DataLost: An offset is outside its queue, and `fail_on_data_loss` is true.
     """
     refuse_missing(snapshot)
     if isinstance(position, QueueEnd | AtOffsets):
@@ -115,7 +115,7 @@ def refuse_missing(snapshot: ClusterSnapshot) -> None:
     """Refuse to begin without a topic or queue that an option names.
 
     Raises:
-        UsageError: There is one that no broker has.
+        UsageError: No broker has one of them.
     """
     if snapshot.missing:
         raise UsageError(f"no broker has {_listed(sorted(snapshot.missing))}")
@@ -127,7 +127,7 @@ def refuse_backwards(
     """Refuse a batch that ends before it begins.
 
     Raises:
-        UsageError: It does in one queue.
+        UsageError: A queue's end lies before its begin.
     """
     for queue in sorted(start.keys() & end.keys()):
         if start[queue] > end[queue]:
@@ -140,7 +140,7 @@ def refuse_backwards(
 def _untimed(
     position: QueueEnd | AtOffsets, snapshot: ClusterSnapshot, kind: str, *, fail: bool
 ) -> ResolvedOffsets:
-    """Return the offsets of a position for which nobody need be asked."""
+    """Return the offsets of a position without times."""
     if isinstance(position, QueueEnd):
         is_begin = position is QueueEnd.EARLIEST
         ranges = snapshot.ranges.items()
@@ -181,7 +181,7 @@ def _nearest(
 def _refuse_unnamed(
     position: AtTime | AtTimes | AtOffsets, snapshot: ClusterSnapshot, kind: str
 ) -> None:
-    """Refuse positions that name other queues than those there are: a slip loses data."""
+    """Refuse positions that omit a queue or name a missing one: such a mistake loses data."""
     if isinstance(position, AtTime):
         return
     if isinstance(position, AtTimes):

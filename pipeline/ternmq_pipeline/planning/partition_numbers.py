@@ -1,6 +1,7 @@
-"""The number that stands for a queue where Kafka's users expect a partition. Pure.
+"""Partition numbers of queues for the Kafka view. Pure.
 
-Its upper half comes from the broker's name, so that brokers may come and go.
+The upper half of a number comes from the broker's name, so numbers do not change when other brokers
+come and go.
 """
 
 import zlib
@@ -17,7 +18,7 @@ def partition_number(broker_name: str, queue_id: int) -> int:
     """Return `((CRC-32 of the broker's name) & 0x7FFF) << 16 | queue_id`.
 
     Raises:
-        UsageError: The queue's number has more than 16 bits.
+        UsageError: The queue's id has more than 16 bits.
     """
     if not 0 <= queue_id < 1 << QUEUE_BITS:
         raise UsageError(f"queue {queue_id} of {broker_name}: view=kafka has numbers to 65535")
@@ -25,10 +26,10 @@ def partition_number(broker_name: str, queue_id: int) -> int:
 
 
 def check_partition_numbers(broker_names: Iterable[str]) -> None:
-    """Refuse brokers that the Kafka view could not tell apart.
+    """Refuse brokers with equal partition numbers.
 
     Raises:
-        UsageError: Two of them give the same numbers; names both.
+        UsageError: Two brokers have equal numbers. The error names both.
     """
     by_number: dict[int, str] = {}
     for broker_name in sorted(set(broker_names)):

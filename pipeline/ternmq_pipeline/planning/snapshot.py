@@ -1,4 +1,4 @@
-"""Snapshot of a cluster's queues, as its brokers told them at one moment. Pure."""
+"""Snapshot of a cluster's queues at one moment. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """The queues that are read, as their brokers told them."""
+    """Queues of a read, by the answers of their brokers."""
 
     ranges: Mapping[MessageQueue, "QueueRange"]
-    """Offsets that each queue has. All brokers have answered."""
+    """Offsets of each queue. All brokers have answered."""
 
     missing: frozenset[str] = frozenset()
-    """Topics and queues that options name and no broker has."""
+    """Topics and queues that options name and that no broker has."""
 
     brokers: frozenset[str] = frozenset()
-    """Names of all registered brokers, whether they have a topic that is read or not."""
+    """Names of all registered brokers, with or without topics of the read."""
 
     answered_by_slave: frozenset[str] = frozenset()
-    """Brokers of which a slave answered. It may begin later than its master and be behind it: what
-    it does not have is no loss."""
+    """Brokers for which a slave answered. A slave may begin later than its master and lag behind:
+    messages that it lacks are no loss."""
 
     stores: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Ids of the stores of these brokers: offsets of another store are other messages'."""
+    """Id of each broker's store. Equal offsets of two stores are different messages."""
 
     created: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-    """Creation of each topic at each of these brokers, as the offset that the log ended with;
-    a topic that was deleted and created again has a higher one. By topic and broker. One of
-    `answered_by_slave` may tell a lower one than its master."""
+    """Creation of each topic, by topic and broker: the end of the broker's log at that moment. A
+    topic that was deleted and created again has a higher one. A slave may have a lower one than
+    its master."""

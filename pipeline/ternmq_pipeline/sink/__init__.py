@@ -1,1 +1,1 @@
-"""The sink: rows of Spark become messages, all of a batch or none."""
+"""Sink of Spark: rows become messages, all rows of a batch or none."""

@@ -1,7 +1,7 @@
 """Commit and abort of a batch: the driver ends all messages that its tasks staged, or none.
 
-Every broker is first asked for the states of all half messages. If one is no longer open, the batch
-fails before any message is committed. Otherwise all are committed.
+The driver first reads the states of all half messages from their brokers. If one is no longer open,
+the batch fails before any message is committed. Otherwise all are committed.
 """
 
 import logging
@@ -26,13 +26,13 @@ _ROWS_A_SECOND: Final = 5_000
 
 
 class BatchNotCommitted(TernError):
-    """A batch failed before the first of its rows was ended: none is visible, none will be."""
+    """A batch failed before its first commit: no row is visible, and none will be."""
 
     fault = Fault.CALLER
 
 
 class BatchHalfCommitted(TernError):
-    """A commit failed in the middle: part of the batch is visible, the rest may never be.
+    """A commit failed in the middle: some rows of the batch are visible, the others may never be.
 
     Attributes:
         batch: Identity of the batch.
@@ -56,29 +56,29 @@ class BatchHalfCommitted(TernError):
 
 
 def margin_s(immunity_s: int, rows: int, timeout_s: float) -> float:
-    """Return the time before the end of their immunity at which commits are refused, s.
+    """Return the time before the end of the rows' immunity at which commits are refused, s.
 
-    They could otherwise be rolled back while the commit runs.
+    Brokers could otherwise roll rows back while the commit runs.
 
     Args:
-        immunity_s: Of them. At most a tenth of it is asked for.
-        rows: How many there are.
-        timeout_s: How long a broker may be away meanwhile.
+        immunity_s: Immunity of the rows, s. The margin is at most a tenth of it.
+        rows: Number of rows.
+        timeout_s: Longest time without an answer of a broker, s.
     """
     longest_s = _MARGIN_S + timeout_s + rows / _ROWS_A_SECOND
     return min(immunity_s / _MARGIN_SHARE, longest_s)
 
 
 def check_parts(batch: int, parts: Sequence[StagedPartition | None]) -> list[StagedPartition]:
-    """Return the parts of a batch that is to be committed.
+    """Return the parts of a batch, checked before the commit.
 
     Args:
-        batch: Its number.
-        parts: The commit message of each task.
+        batch: Number of the batch.
+        parts: Commit messages of the tasks; None = a task without one.
 
     Raises:
-        BatchNotCommitted: A task told nothing, or told of another batch, or two told of one
-            partition.
+        BatchNotCommitted: A task has no commit message, a part belongs to another batch, or two
+            parts have one partition.
     """
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
@@ -100,21 +100,22 @@ def check_parts(batch: int, parts: Sequence[StagedPartition | None]) -> list[Sta
 def commit_parts(
     parts: Sequence[StagedPartition], *, open_stager: OpenStager, clock: Clock, timeout_s: float
 ) -> int:
-    """Make every row of a batch visible.
+    """Commit every row of a batch.
 
     Args:
-        parts: All of one batch.
-        open_stager: Opens a producer of their group.
-        clock: Tells how old the parts are.
-        timeout_s: How long a broker may be away while it is asked, and again while it is told.
+        parts: All parts of one batch.
+        open_stager: Function that opens a producer of their group.
+        clock: Clock for the age of the parts.
+        timeout_s: Longest time without an answer of a broker, s; once for the states and once for
+            the commit.
 
     Returns:
-        How many rows there are.
+        Number of rows.
 
     Raises:
-        BatchNotCommitted: A row was open no more, or a broker did not answer. None is visible, and
-            those that are open are rolled back.
-        BatchHalfCommitted: A broker failed for longer while it was told.
+        BatchNotCommitted: A row was no longer open, or a broker did not answer. No row is visible,
+            and open rows are rolled back.
+        BatchHalfCommitted: A broker failed for longer than `timeout_s` during the commit.
     """
     staged = join([part.staged for part in parts])
     if not staged:
@@ -134,7 +135,7 @@ def commit_parts(
 
 
 def abort_parts(parts: Sequence[StagedPartition | None], *, open_stager: OpenStager) -> None:
-    """Roll back the messages of a batch, as far as the brokers answer. Never fails.
+    """Roll back the messages of a batch at the brokers that answer. Never fails.
 
     Committed messages stay committed.
     """
@@ -158,17 +159,17 @@ def _verify(
     clock: Clock,
     timeout_s: float,
 ) -> None:
-    """Find out whether all can be committed.
+    """Check that all rows are open and that their immunity lasts long enough.
 
     Raises:
-        BatchNotCommitted: They cannot, or nobody can tell.
+        BatchNotCommitted: A check fails, or a broker does not answer.
     """
     batch = parts[0].part.of
     began_ms = clock.monotonic_ms()
     try:
         states = stager.states(staged, timeout_s=timeout_s)
         if clock.monotonic_ms() - began_ms > STAGED_QUIET_MS // 2:
-            # Operators may roll back what a broker that answered long ago told to be open.
+            # An operator may have rolled rows back since an early answer: read the states again.
             states = stager.states(staged, timeout_s=timeout_s)
     except UsageError:
         raise

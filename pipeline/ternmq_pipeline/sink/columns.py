@@ -1,6 +1,6 @@
-"""Columns that the sink takes, and their types. Pure.
+"""Columns of the sink, and their types. Pure.
 
-Types go by Spark's short names (`DataType.simpleString()`), so that nothing here needs Spark.
+Types have Spark's short names (`DataType.simpleString()`), so this module does not need Spark.
 """
 
 import difflib
@@ -31,20 +31,20 @@ TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     SHARDING_KEY: (_STRING,),
     DELAY: (*_INTEGERS, "timestamp"),
 }
-"""The columns, in the order in which they are documented, and the types each may have."""
+"""Columns in the documented order, and their allowed types."""
 
 _OF_KAFKA: Final = {"value": BODY, "key": KEYS, "headers": PROPERTIES}
-"""Names here for columns of Spark's Kafka sink."""
+"""Columns of Spark's Kafka sink, and their names in this sink."""
 
 _NULL: Final = "void"
-"""The type of a column in which there is nothing but null: as if it were not there."""
+"""Type of a column of nulls. Such a column counts as missing."""
 
 _STRING_LIKE: Final = re.compile(r"\b(?:string collate \w+|(?:var)?char\(\d+\))", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnLayout:
-    """Positions of the columns in the rows of one write. None = it has none."""
+    """Positions of the columns in the rows of one write. None = no such column."""
 
     body: int
     topic: int | None = None
@@ -55,24 +55,24 @@ class ColumnLayout:
     delay: int | None = None
 
     topic_for_all: str | None = None
-    """The option `topic`: it goes before the column."""
+    """Value of the option `topic`. It takes precedence over the column."""
 
     keys_are_text: bool = False
-    """Keys come as one string, with blanks between them."""
+    """True = the column `keys` is one string, with blanks between the keys."""
 
     delay_is_time: bool = False
 
 
 def column_layout(fields: Sequence[tuple[str, str]], *, topic: str | None) -> ColumnLayout:
-    """Return where the columns of rows with these fields are.
+    """Return the positions of the columns in rows with these fields.
 
     Args:
         fields: Name and type of each column; names in any case.
-        topic: The option `topic`.
+        topic: Value of the option `topic`.
 
     Raises:
-        UsageError: A column is unknown, there twice or of a wrong type, or one that is needed is
-            missing; it is named.
+        UsageError: A column is unknown, stands twice, has a wrong type, or a needed one is missing.
+            The error names it.
     """
     known = {name.lower(): name for name in TYPES}
     places: dict[str, int] = {}
@@ -109,7 +109,7 @@ def column_layout(fields: Sequence[tuple[str, str]], *, topic: str | None) -> Co
 
 
 def _unknown(field: str, known: Mapping[str, str]) -> str:
-    """Return what to tell of a column that does not exist."""
+    """Return the error text for an unknown column."""
     name = field.lower()[:100]
     nearest = [known[one] for one in difflib.get_close_matches(name, known, n=1)]
     meant = _OF_KAFKA.get(name) or next(iter(nearest), None)

@@ -1,4 +1,4 @@
-"""Commit message of a task to the driver: the names of what it staged. Pure.
+"""Commit message of a task to the driver: the half messages that it staged. Pure.
 
     version 1 · length of the description 4 · description, JSON · staged messages
 
@@ -24,13 +24,13 @@ class StagedPartition:
 
     part: PartitionAttempt
     group: str
-    """The producer group that it was staged under."""
+    """Producer group of the half messages."""
 
     immunity_s: int
     """Time after which the broker rolls the messages back, s."""
 
     began_at_ms: int
-    """Time when the first of it was staged, or a moment before: the task's wall time."""
+    """Time of the first staging by the task's wall clock, Unix ms."""
 
     staged: StagedMessages
 
@@ -55,7 +55,7 @@ def decode_part(data: bytes) -> StagedPartition:
     """Return the staged partition that a commit message describes.
 
     Raises:
-        UsageError: It is no such message, or one of another version of this package.
+        UsageError: The bytes are no commit message, or have another version.
     """
     if len(data) < _HEAD.size or data[0] != _VERSION:
         version = data[0] if data else "none"

@@ -1,7 +1,7 @@
 """Identity of a message: its row, partition and batch. Pure.
 
-A batch that Spark repeats is delivered again. Whoever must recognise that compares these
-properties, which every message of the sink carries.
+A batch that Spark repeats is delivered again. Consumers recognise repeated messages by these
+properties, which every message of the sink has.
 """
 
 from dataclasses import dataclass
@@ -10,17 +10,18 @@ from typing import Final
 from ternmq_model.errors import UsageError
 
 QUERY: Final = "SPARK_QUERY"
-"""The streaming query's id, which its checkpoint keeps; of a batch write a random one."""
+"""Property with the streaming query's id, which its checkpoint holds; random for a batch write."""
 
 BATCH: Final = "SPARK_BATCH"
-"""The micro-batch's number; of a batch write 0."""
+"""Property with the number of the micro-batch; 0 for a batch write."""
 
 PARTITION: Final = "SPARK_PARTITION"
 ROW: Final = "SPARK_ROW"
-"""Position of the row in its partition, from 0."""
+"""Property with the position of the row in its partition, from 0."""
 
 ATTEMPT: Final = "SPARK_ATTEMPT"
-"""The attempt at the partition: random, so it differs also after a driver's restart."""
+"""Property with the attempt at the partition. It is random, so a restart of the driver changes
+it."""
 
 NAMES: Final = frozenset({QUERY, BATCH, PARTITION, ATTEMPT, ROW})
 
@@ -30,10 +31,10 @@ class BatchIdentity:
     """Identity of a batch, which is committed or aborted atomically."""
 
     query: str
-    """Printable ASCII without blanks and slashes."""
+    """Id of the query: printable ASCII without blanks and slashes."""
 
     batch: int
-    """Number of the micro-batch; 0 of a batch write."""
+    """Number of the micro-batch; 0 for a batch write."""
 
     def __post_init__(self) -> None:
         if not self.query or not self.query.isascii() or not self.query.isprintable():

@@ -1,7 +1,4 @@
-"""Properties that rows of the sink do not choose, and those that a copy of a message leaves out.
-
-Pure.
-"""
+"""Properties that rows cannot set, and properties that copies of messages omit. Pure."""
 
 from typing import Final
 
@@ -11,12 +8,12 @@ from ternmq_pipeline.sink import identity
 RESERVED_PROPERTIES: Final[frozenset[str]] = (
     names.RESERVED | identity.NAMES | {names.CHECK_IMMUNITY_S, names.SHARDING_KEY}
 )
-"""Names with a meaning of their own: set by columns, by clients, by brokers or by the sink."""
+"""Names of properties that columns, clients, brokers or the sink set."""
 
 NOT_COPIED: Final[frozenset[str]] = RESERVED_PROPERTIES | {
     names.TRANSACTION_ID,
     names.DLQ_ORIGIN_TOPIC,
     names.DLQ_ORIGIN_MESSAGE_ID,
 }
-"""Names of what a message says of its own sending and its own end: a copy has its own. Tags,
-keys and sharding key are handed on in columns."""
+"""Names of properties that belong to one sending of a message, so a copy omits them. Columns of
+their own carry tags, keys and the sharding key."""

@@ -1,4 +1,4 @@
-"""Rows of Spark, as Arrow record batches, become messages. Pure."""
+"""Messages from Spark's rows, which come as Arrow record batches. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from ternmq_pipeline.strict_json import shown
 
 _US_IN_MS: Final = 1000
 _PROPERTIES_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 1024
-"""Bytes left for a row beside what producers and brokers add while it is staged."""
+"""Bytes of a row's properties. The rest is for the properties of producers and brokers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class RowReader:
     """Reader of rows that builds the messages of one partition.
 
     Args:
-        layout: Where the columns are.
-        part: Which partition it is.
+        layout: Positions of the columns.
+        part: Attempt at the partition.
     """
 
     layout: ColumnLayout
@@ -47,15 +47,15 @@ class RowReader:
     def messages(self, batch: pa.RecordBatch, *, first_row: int, now_ms: int) -> list[Message]:
         """Return a message for each row.
 
-        What a message checks of itself is not looked at; see `name_illegal`.
+        The checks of `Message` itself are not made; see `name_illegal`.
 
         Args:
             batch: Rows with the columns of the layout.
-            first_row: The place of its first row in the partition.
-            now_ms: Wall time.
+            first_row: Position of the first row in the partition.
+            now_ms: Wall time, Unix ms.
 
         Raises:
-            IllegalMessage: A value cannot be; it names row and column.
+            IllegalMessage: A value is illegal. The error names row and column.
         """
         layout, count = self.layout, batch.num_rows
         bodies = self._bodies(_column(batch, layout.body), first_row)
@@ -85,7 +85,7 @@ class RowReader:
         return IllegalMessage(f"row {row} of {self.part}: column {column!r}: {why}")
 
     def name_illegal(self, messages: Iterable[Message], *, first_row: int) -> UsageError | None:
-        """Return the error for the first message that breaks a limit, naming row and column."""
+        """Return the error for the first message that exceeds a limit, with row and column."""
         for row, message in enumerate(messages, first_row):
             try:
                 encoded = message.encoded_properties()
@@ -99,7 +99,7 @@ class RowReader:
         return None
 
     def name_refused(self, reason: TernError, *, row: int) -> UsageError | None:
-        """Return the error for a row that its broker refused, None when the row is not why."""
+        """Return the error for a row that its broker refused; None = the row is not the reason."""
         if reason.fault is not Fault.CALLER:
             return None
         if not isinstance(reason, PermissionRefused | TopicNotFound):
@@ -109,7 +109,7 @@ class RowReader:
         return self.illegal(row, columns.TOPIC, str(reason))
 
     def _name_column(self, message: Message, row: int, error: UsageError) -> IllegalMessage:
-        """Return the error for a message that is illegal: by the first part that is so alone."""
+        """Return the error for an illegal message, with the first column that is illegal alone."""
         for column, part in _parts(message).items():
             try:
                 part.encoded_properties()
@@ -159,7 +159,7 @@ class RowReader:
         return told
 
     def _delays(self, batch: pa.RecordBatch, first_row: int, now_ms: int) -> list[int] | None:
-        """Return for each row its delay or its time in milliseconds, 0 for at once."""
+        """Return the delay or delivery time of each row, ms; 0 = at once."""
         if self.layout.delay is None:
             return None
         column = _column(batch, self.layout.delay)
@@ -182,10 +182,10 @@ class RowReader:
     def _properties(
         self, pairs: Sequence[tuple[str, str | None]], row: int
     ) -> tuple[dict[str, str], str]:
-        """Return a row's properties, and the sharding key that they tell.
+        """Return a row's properties and the sharding key among them.
 
-        Those of a message that was read, which are known by its unique key, hold what its clients
-        and brokers wrote; that is left out. Anywhere else such a name is a mistake.
+        Properties of a read message, recognised by its unique key, include those of clients and
+        brokers, which are omitted. In any other row such a name is an error.
         """
         told: dict[str, Any] = dict(pairs)
         if names.UNIQUE_KEY in told:
@@ -204,7 +204,7 @@ class RowReader:
 
 
 def _parts(message: Message) -> dict[str, Message]:
-    """Return what each column says of a message, as a message that says nothing else."""
+    """Return a message for each column, with the value of that column only."""
     topic = message.topic
     own = {name: text for name, text in message.properties.items() if name not in identity.NAMES}
     return {
@@ -223,7 +223,7 @@ def _parts(message: Message) -> dict[str, Message]:
 
 
 def _short(text: str, part: Message) -> str:
-    """Return an error's text, in which long values of the row have lost their ends."""
+    """Return an error's text with long values cut."""
     for value in (part.tags, *part.keys, part.sharding_key, *part.properties):
         text = text.replace(repr(value), repr(shown(value)))
     text = text.removeprefix(f"message for {part.topic!r}: ")
@@ -231,7 +231,7 @@ def _short(text: str, part: Message) -> str:
 
 
 def _values(batch: pa.RecordBatch, place: int | None) -> list[Any] | None:
-    """Return the values of a column, None when there is no such column."""
+    """Return the values of a column; None = no such column."""
     if place is None:
         return None
     values: list[Any] = _column(batch, place).to_pylist()
@@ -239,12 +239,12 @@ def _values(batch: pa.RecordBatch, place: int | None) -> list[Any] | None:
 
 
 def _column(batch: Any, place: int) -> Any:
-    """Return a column, whose type Arrow tells at run time alone."""
+    """Return a column. Its type is known only at run time."""
     return batch.column(place)
 
 
 def _first_null(column: Any) -> int | None:
-    """Return where the first null of a column is."""
+    """Return the position of the first null of a column; None = no null."""
     if not column.null_count:
         return None
     return int(pc.index(column.is_null(), True).as_py())  # pyright: ignore[reportUnknownMemberType]

@@ -1,4 +1,4 @@
-"""Staging by a task: the rows of one partition become half messages, or are rolled back."""
+"""Staging by a task: the rows of a partition become half messages, or are rolled back."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 CHUNK_ROWS: Final = 8192
 CHUNK_BYTES: Final = 16 << 20
-"""Most bytes that are staged at once; that many lie in memory twice."""
+"""Most bytes that are staged at once. The memory of a task holds them twice."""
 
 ROLL_BACK_S: Final = 10.0
 """Time after which a task gives up a rollback, s. Brokers roll the rest back when their immunity
@@ -66,17 +66,17 @@ def stage_partition(
     A partition without rows reaches no broker.
 
     Args:
-        batches: The rows.
-        reader: Makes messages of them.
-        options: How long they stay staged, and how long one chunk may take.
-        open_stager: Opens a producer of the options' group.
-        clock: Tells when the first row was staged.
+        batches: Rows of the partition.
+        reader: Reader that builds the messages.
+        options: Options of the sink: immunity of the rows, timeout of a chunk.
+        open_stager: Function that opens a producer of the options' group.
+        clock: Clock for the time of the first staging.
 
     Raises:
-        IllegalMessage: A row cannot be a message, or its broker refused it; it is named.
-        StageFailed: A broker did not take a row in time.
-        Exception: What `batches` raised. In every case what was staged is rolled back as far as
-            the brokers answer; the others roll back the rest when its immunity is over.
+        IllegalMessage: A row is no legal message, or its broker refused it. The error names it.
+        StageFailed: A broker did not store a row in time.
+        Exception: Error of `batches`. After every error the staged rows are rolled back at the
+            brokers that answer; other brokers roll them back when their immunity ends.
     """
     chunks = _chunks(batches)
     first = next(chunks, None)
@@ -102,12 +102,12 @@ def stage_partition(
 
 
 def roll_back(stager: Stager, staged: StagedMessages, batch: BatchIdentity) -> None:
-    """Roll back what is still open of `staged`, as far as the brokers answer. Never fails.
+    """Roll back the open messages of `staged` at the brokers that answer. Never fails.
 
     Args:
-        stager: Open.
-        staged: Of one batch.
-        batch: Which one, for the log.
+        stager: Open producer.
+        staged: Messages of one batch.
+        batch: Identity of the batch, for the log.
     """
     if not staged:
         return
@@ -130,7 +130,7 @@ def roll_back(stager: Stager, staged: StagedMessages, batch: BatchIdentity) -> N
 
 
 def join(parts: Sequence[StagedMessages]) -> StagedMessages:
-    """Return all of `parts` as one, in order."""
+    """Join the messages of `parts`, in order."""
     if len(parts) <= 1:
         return parts[0] if parts else StagedMessages()
     middle = len(parts) // 2  # halves, so that nothing is copied more than log n times

@@ -1,7 +1,7 @@
-"""The classes that Spark calls to write.
+"""Writers that Spark calls.
 
-Spark makes a new writer in a new process for a micro-batch's commit, so what commits needs comes
-from the commit messages alone.
+Spark creates a new writer in a new process for the commit of a micro-batch, so the commit messages
+hold all that a commit needs.
 """
 
 import logging
@@ -35,19 +35,19 @@ logger = logging.getLogger(__name__)
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
-"""The properties of a task with which Spark says what it belongs to."""
+"""Local properties of a task by which Spark names its query and batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartCommitMessage(WriterCommitMessage):
-    """Commit message of a task; `ternmq_pipeline.sink.commit_message` knows the bytes."""
+    """Commit message of a task, in the format of `ternmq_pipeline.sink.commit_message`."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSink:
-    """The sink of both kinds of writers. Plain values: Spark sends it to the tasks."""
+    """Sink of both kinds of writers. It has plain values, since Spark pickles it for the tasks."""
 
     options: WriteOptions
     layout: ColumnLayout
@@ -70,7 +70,7 @@ class TopicSink:
         return PartCommitMessage(encode_part(staged))
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]", batch_id: int) -> None:
-        """Make every row of a batch visible."""
+        """Commit every row of a batch."""
         from ternmq_pipeline.sink.batch_commit import check_parts, commit_parts
         from ternmq_runtime.clock import SystemClock
 
@@ -84,7 +84,7 @@ class TopicSink:
             )
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
-        """Roll back what the tasks told of."""
+        """Roll back the messages in the tasks' commit messages."""
         if any(message is not None for message in messages):
             from ternmq_pipeline.sink.batch_commit import abort_parts
 
@@ -93,7 +93,7 @@ class TopicSink:
             abort_parts(parts, open_stager=self.stagers(group))
 
     def stagers(self, group: str) -> "OpenStager":
-        """Return what opens a producer of a group."""
+        """Return a function that opens a producer of `group`."""
 
         def open_stager() -> "BlockingStagingProducer":
             from ternmq_client.config import ClientConfig
@@ -110,11 +110,11 @@ class TopicSink:
 
 @short_errors
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame: all of it becomes visible, or nothing.
+    """Writes a DataFrame: all of its rows become visible, or none.
 
     Args:
-        sink: What it does.
-        query: The random id of this write.
+        sink: Sink of the rows.
+        query: Random id of the write.
     """
 
     def __init__(self, sink: TopicSink, query: str) -> None:
@@ -129,20 +129,20 @@ class BatchWriter(DataSourceArrowWriter):
         return self.sink.write(iterator, self.batch)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """End what all tasks staged, in the driver."""
+        """Commit the messages of all tasks, in the driver."""
         self.sink.commit(messages, self.batch.batch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Roll back what the tasks staged, in the driver."""
+        """Roll back the messages of all tasks, in the driver."""
         self.sink.abort(messages)
 
 
 @short_errors
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a streaming query: each becomes visible as a whole.
+    """Writes the micro-batches of a streaming query: all rows of a batch become visible, or none.
 
     Args:
-        sink: What it does.
+        sink: Sink of the rows.
     """
 
     def __init__(self, sink: TopicSink) -> None:
@@ -159,11 +159,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return self.sink.write(iterator, BatchIdentity(query, int(batch)))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """End what all tasks of a micro-batch staged, in the driver."""
+        """Commit the messages of all tasks of a micro-batch, in the driver."""
         self.sink.commit(messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Roll back what the tasks of a micro-batch staged, in the driver."""
+        """Roll back the messages of all tasks of a micro-batch, in the driver."""
         self.sink.abort(messages)
 
 
@@ -171,7 +171,7 @@ def batch_writer(options: Mapping[str, str], schema: "StructType", overwrite: bo
     """Return the writer for a DataFrame.
 
     Raises:
-        UsageError: An option or a column cannot be, or the mode is `overwrite`; it is named.
+        UsageError: An option or a column is illegal, or the mode is `overwrite`.
     """
     return BatchWriter(_sink(options, schema, overwrite, streaming=False), unique_name())
 
@@ -182,7 +182,7 @@ def stream_writer(
     """Return the writer for the micro-batches of a query.
 
     Raises:
-        UsageError: An option or a column cannot be, or the mode is `complete`; it is named.
+        UsageError: An option or a column is illegal, or the mode is `complete`.
     """
     return StreamWriter(_sink(options, schema, overwrite, streaming=True))
 

@@ -1,1 +1,1 @@
-"""`format("ternmq")`: what Spark calls to read."""
+"""Readers that Spark calls for `format("ternmq")`."""

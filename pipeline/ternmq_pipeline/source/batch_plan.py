@@ -1,4 +1,4 @@
-"""Plan of a batch: its offset ranges, by what the cluster has and `ternmq_pipeline.planning`."""
+"""Plan of a batch: the offset ranges that its options name in the cluster."""
 
 import logging
 
@@ -25,7 +25,7 @@ def plan_batch(options: ReadOptions, pushed: PushedFilters) -> list[OffsetRange]
 
     Raises:
         UsageError: An option names a topic, queue or offset that does not exist.
-        DataLost: What the options name is no longer there.
+        DataLost: Messages that the options name are gone.
         TernError: The cluster does not answer.
     """
     assert options.topics is not None, "a read of brokers has topics: read_options sees to it"

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
-"""The program of Spark's that plans when `spark.sql.python.filterPushdown.enabled` is true."""
+"""Spark's program that plans if `spark.sql.python.filterPushdown.enabled` is true."""
 
 
 def batch_reader(options: ReadOptions, schema: "StructType") -> DataSourceReader:
     """Return the reader of a batch.
 
     Raises:
-        UsageError: The schema asks for a column that does not exist; it is named.
+        UsageError: The schema has an unknown column. The error names it.
     """
     pushes = options.pushdown is PushdownMode.ALWAYS or (
         options.pushdown is PushdownMode.AUTO and spark_pushes()
@@ -40,19 +40,19 @@ def batch_reader(options: ReadOptions, schema: "StructType") -> DataSourceReader
 def spark_pushes() -> bool:
     """Return whether this process plans for a session with filter pushdown.
 
-    There is no session in Spark's planning processes, but each runs one program only. A reader that
-    takes conditions while the setting is off would be refused.
+    Spark's planning processes have no session, but each runs one program only. Spark refuses a
+    reader that accepts conditions while the setting is off.
     """
     return PUSHDOWN_WORKER in sys.modules or main_module() == PUSHDOWN_WORKER
 
 
 @short_errors
 class BatchReader(DataSourceReader):
-    """Plans in the driver which ranges are read, and reads them in tasks. Spark pickles it.
+    """Plans the offset ranges in the driver and reads them in tasks. Spark pickles it.
 
     Args:
-        options: Of the source.
-        schema: The columns that the query asks for.
+        options: Options of the source.
+        schema: Columns of the query.
     """
 
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
@@ -62,11 +62,11 @@ class BatchReader(DataSourceReader):
         self._reader = PartitionReader(options, schema)
 
     def partitions(self) -> list[InputPartition]:
-        """Return what each task reads; every queue is asked what it has, once.
+        """Return one partition for each task. The offsets of each queue are read once.
 
         Raises:
             UsageError: An option names a topic, queue or offset that does not exist.
-            DataLost: What the options name is no longer there.
+            DataLost: Messages that the options name are gone.
             TernError: The cluster does not answer.
         """
         found = plan_batch(self._options, self._pushed)
@@ -81,10 +81,10 @@ class BatchReader(DataSourceReader):
 
 @short_errors
 class PushdownBatchReader(BatchReader):
-    """A `BatchReader` for sessions that let a source apply conditions."""
+    """`BatchReader` for sessions with filter pushdown."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Apply the conditions that the read can, and return those that Spark must test."""
+        """Apply the conditions that the read supports and return those that Spark must test."""
         has_own = self._options.filter is not None
         self._pushed, left = push_filters(filters, self._options.view, has_own_filter=has_own)
         self._reader = PartitionReader(self._options, self._schema, self._pushed.rows)

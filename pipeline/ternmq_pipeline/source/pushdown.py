@@ -1,8 +1,7 @@
 """Filter pushdown: the conditions of a query that a read applies itself. Pure.
 
-What is decided for whole queues, and what limits offsets, is applied exactly, and Spark need not
-look again. For store times, tags and keys the broker passes rows over that cannot match; Spark
-still tests what comes.
+Conditions on whole queues and on offsets are applied exactly, so Spark does not test them again.
+For store times, tags and keys the broker skips rows that cannot match, and Spark tests the others.
 """
 
 import operator
@@ -38,25 +37,25 @@ from ternmq_pipeline.source.schema import NEVER_NULL
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _VALUES_MAX: Final = 100
-"""More keys or tags than this are left to Spark."""
+"""Most keys or tags of a pushed condition. Spark tests longer ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Conditions on rows that a broker or store applies: other rows need not be given."""
+    """Conditions on rows that a broker or store applies. Other rows may be skipped."""
 
     stored_from_ms: int = 0
     stored_before_ms: int = 0
     tags: tuple[str, ...] = ()
-    """One of them. Empty = any."""
+    """Tags of matching rows. Empty = any."""
 
     keys: tuple[str, ...] = ()
-    """One of them. Empty = any."""
+    """Keys, at least one of which a matching row has. Empty = any."""
 
     def tags_of(self, topic: str) -> Expression | None:
-        """Return the tags as a subscription to `topic` names them, None when it cannot.
+        """Return the tags as the expression of a subscription to `topic`; None = not possible.
 
-        In topics of the system the codes of tags may be something else.
+        In system topics the tags code may hold another value.
         """
         if not self.tags or is_system_topic(topic):
             return None
@@ -68,7 +67,7 @@ ALL_ROWS: Final = RowFilter()
 
 @dataclass(frozen=True, slots=True)
 class QueuePredicate:
-    """A condition on a column that is the same in all rows of a queue."""
+    """Condition on a column with one value for all rows of a queue."""
 
     view: View
     column: str
@@ -85,21 +84,21 @@ class QueuePredicate:
 
 @dataclass(frozen=True, slots=True)
 class PushedFilters:
-    """Conditions of a query that a read applies to the ranges that its options name."""
+    """Conditions of a query that a read applies to its offset ranges."""
 
     predicates: tuple[QueuePredicate, ...] = ()
-    """Predicates that a queue must pass to be read."""
+    """Predicates that must hold for a queue of the read."""
 
     first: int = 0
-    """The lowest offset that is wanted, of any queue."""
+    """Lowest offset of the query, in all queues."""
 
     end: int = OFFSET_MAX
-    """Behind the highest offset that is wanted."""
+    """Offset behind the highest one of the query, in all queues."""
 
     rows: RowFilter = ALL_ROWS
 
     def of(self, offset_ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-        """Return what is wanted of `offset_ranges`."""
+        """Return the parts of `offset_ranges` that the conditions select."""
         found: list[OffsetRange] = []
         for offset_range in offset_ranges:
             first, last = max(offset_range.begin, self.first), min(offset_range.end, self.end)
@@ -113,15 +112,15 @@ class PushedFilters:
 def push_filters(
     filters: Sequence[Filter], view: View, *, has_own_filter: bool = False
 ) -> tuple[PushedFilters, list[Filter]]:
-    """Divide the conditions of a query, of which all must hold.
+    """Divide the conditions of a query between the read and Spark. All conditions must hold.
 
     Args:
-        filters: As Spark gives them.
-        view: Whose columns they name.
-        has_own_filter: The option `filter` says already what brokers select by.
+        filters: Conditions from Spark.
+        view: View of the columns in the conditions.
+        has_own_filter: True = the option `filter` selects the messages at the broker already.
 
     Returns:
-        What the read applies, and the conditions that Spark must test.
+        Conditions that the read applies, and conditions that Spark must test.
     """
     pushed = PushedFilters()
     left: list[Filter] = []
@@ -138,7 +137,10 @@ def push_filters(
 def _pushed(
     pushed: PushedFilters, condition: Filter, view: View
 ) -> tuple[PushedFilters | None, bool]:
-    """Return `pushed` with one condition more, None when it is not for us; and if that is all."""
+    """Return `pushed` with one more condition, and whether Spark need not test it.
+
+    None = the read cannot apply the condition.
+    """
     path = _column_of(condition)
     if path is None or len(path) != 1:
         return None, False
@@ -168,11 +170,11 @@ def _column_of(condition: Filter) -> tuple[str, ...] | None:
 
 
 def _values_of(condition: Filter, kind: type) -> list[Any] | None:
-    """Return the values of which a column must have one, None if that is not the condition."""
+    """Return the values of an equality or `IN`; None for any other condition."""
     if isinstance(condition, EqualTo | EqualNullSafe):
         values: list[Any] = [condition.value]
     elif isinstance(condition, In):
-        # A null among them makes the condition unknown for all others, and they are left out.
+        # A null in the list makes the condition unknown for other values: no such row matches.
         values = [value for value in condition.value if value is not None]
     else:
         return None
@@ -180,7 +182,7 @@ def _values_of(condition: Filter, kind: type) -> list[Any] | None:
 
 
 def _queue_predicate(condition: Filter, view: View, column: str) -> QueuePredicate | None:
-    """Return a predicate that a queue passes exactly when the condition holds for its rows."""
+    """Return the predicate over queues that equals the condition on their rows."""
     kind, _ = _QUEUE_COLUMNS[view][column]
     if isinstance(condition, Not):
         inner = condition.child
@@ -236,7 +238,7 @@ def _with_times(rows: RowFilter, condition: Filter) -> RowFilter | None:
     if low is not None:
         rows = replace(rows, stored_from_ms=max(rows.stored_from_ms, _us(low) // 1_000))
     if high is not None:
-        # 0 would be any time.
+        # 0 means any time.
         before_ms = max(1, (_us(high) + is_high_in + 999) // 1_000)
         rows = replace(rows, stored_before_ms=min(rows.stored_before_ms or before_ms, before_ms))
     return rows
@@ -263,10 +265,10 @@ def _can_be_selected(tag: str) -> bool:
 
 
 def _with_keys(rows: RowFilter, condition: Filter) -> RowFilter | None:
-    """Narrow by `keys = array('a', …)`: Spark hands no other condition on the keys' members in."""
+    """Narrow by `keys = array('a', …)`: Spark pushes no other condition on the keys."""
     if not isinstance(condition, EqualTo | EqualNullSafe) or rows.keys:
         return None
-    # Each must be there: to look for one is enough.
+    # All keys must match, so a search for the first one finds every row.
     first = _first_of(condition.value)
     if not isinstance(first, str) or not first or KEY_SEPARATOR in first:
         return None
@@ -279,7 +281,7 @@ def _first_of(values: Any) -> Any:
 
 
 _Bounds: TypeAlias = tuple[Any, bool, Any, bool]
-"""Low and whether it is within, high and whether it is within; None = no bound."""
+"""Low bound and whether it is inclusive, high bound and whether it is inclusive; None = none."""
 
 
 def _bounds(condition: Filter, kind: type) -> _Bounds | None:
@@ -294,7 +296,7 @@ def _bounds(condition: Filter, kind: type) -> _Bounds | None:
 
 
 def _us(moment: datetime) -> int:
-    """Return a time in microseconds."""
+    """Return a time as Unix microseconds."""
     aware = moment if moment.tzinfo is not None else moment.astimezone()
     return (aware - _EPOCH) // timedelta(microseconds=1)
 
@@ -317,7 +319,7 @@ _QUEUE_COLUMNS: Final[Mapping[View, Mapping[str, tuple[type, Callable[[MessageQu
         "partition": (int, lambda queue: partition_number(queue.broker_name, queue.queue_id)),
     },
 }
-"""Columns that are the same in all rows of a queue: their type, and how a queue tells them."""
+"""Columns with one value for all rows of a queue: their type and the function of the queue."""
 
 _OFFSET: Final = {View.TERNMQ: "queueOffset", View.KAFKA: "offset"}
 _STORED: Final = {View.TERNMQ: "storeTimestamp", View.KAFKA: "timestamp"}

@@ -1,4 +1,4 @@
-"""Columns of both views, and those that a query requires, by Spark's short types. Pure."""
+"""Columns of both views and of queries, by Spark's short types. Pure."""
 
 import difflib
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """One column of a read."""
+    """Column of a read."""
 
     name: str
     type_text: str
@@ -52,11 +52,11 @@ HEADERS: Final = Column("headers", "array<struct<key:string,value:binary>>")
 
 
 def columns_of(view: View, *, include_headers: bool = False) -> tuple[Column, ...]:
-    """Return the columns of a read whose user names no schema, in their order.
+    """Return the columns of a read without a schema from the user, in their order.
 
     Args:
-        view: Which columns.
-        include_headers: The Kafka view's headers too.
+        view: View of the read.
+        include_headers: True = the Kafka view has the column `headers`.
     """
     if view is View.TERNMQ:
         return TERNMQ_COLUMNS
@@ -69,25 +69,25 @@ NEVER_NULL: Final = {
     view: frozenset(column.name for column in columns_of(view)) - _MAY_BE_NULL[view]
     for view in View
 }
-"""Columns in which each row has something; Spark may be told so."""
+"""Columns without nulls. Their fields may be non-nullable."""
 
 
 def ddl_of(columns: Sequence[Column]) -> str:
-    """Return columns as the text that Spark reads a schema from."""
+    """Return columns as DDL, from which Spark reads a schema."""
     return ", ".join(f"`{column.name}` {column.type_text}" for column in columns)
 
 
 def selected_columns(
     columns: Sequence[Column], required: Sequence[tuple[str, str]]
 ) -> tuple[Column, ...]:
-    """Return the columns of a schema that the user gave, in its order.
+    """Return the columns of the user's schema, in its order.
 
     Args:
-        columns: Those there are.
+        columns: Existing columns.
         required: Name and `simpleString()` of the type of each column of the schema.
 
     Raises:
-        UsageError: One does not exist, is asked for twice or has another type; names the column.
+        UsageError: A column does not exist, stands twice or has another type. The error names it.
     """
     there = {column.name: column for column in columns}
     found: list[Column] = []
@@ -109,16 +109,16 @@ def selected_columns(
 
 
 def available_columns(options: ReadOptions) -> tuple[Column, ...]:
-    """Return every column that a read with these options can have, in their order."""
+    """Return all columns of a read with these options, in their order."""
     return columns_of(options.view, include_headers=options.include_headers)
 
 
 def required_columns(options: ReadOptions, schema: "StructType") -> tuple[str, ...]:
-    """Return the names of the columns that the user's schema asks for, in its order.
+    """Return the names of the columns of the user's schema, in its order.
 
     Raises:
-        UsageError: A column does not exist, is of another type, or may have nulls and is said to
-            have none. It is named.
+        UsageError: A column does not exist, has another type, or may be null and is declared
+            non-nullable. The error names it.
     """
     required = [(field.name, field.dataType.simpleString()) for field in schema.fields]
     found = selected_columns(available_columns(options), required)

@@ -1,10 +1,10 @@
-"""Tables of SQL: `CREATE TABLE … USING ternmq OPTIONS (…)`, which are read. Pure.
+"""Tables of SQL for reads: `CREATE TABLE … USING ternmq OPTIONS (…)`. Pure.
 
-Spark 4.3 hands a Python source the options of a table once, at CREATE TABLE, when it asks for the
-columns; it reads the table with the columns alone. So the options are put into the metadata of the
-first column, which Spark keeps with the table and hands back.
+Spark 4.3 gives a Python source the options of a table once, at CREATE TABLE, when it asks for the
+columns. Later it reads the table with the columns only. So the metadata of the first column holds
+the options: Spark stores it with the table and returns it.
 
-Metadata goes with rows wherever they go, so it never says where rows are written.
+Metadata follows rows everywhere, so it never decides the target of a write.
 """
 
 import json
@@ -33,16 +33,16 @@ from ternmq_pipeline.source.schema import available_columns
 from ternmq_pipeline.strict_json import shown
 
 OPTIONS: Final = "ternmq.options"
-"""The metadata's name: a JSON object of options."""
+"""Key of the metadata. Its value is a JSON object of options."""
 
 _OF_TABLE: Final = "option."
-"""Begins the options at CREATE TABLE; beside them are Spark's own and the table's properties."""
+"""Prefix of the options at CREATE TABLE, beside Spark's own and the table's properties."""
 
 _INSTEAD: Final = tuple(
     frozenset(name.lower() for name in names)
     for names in ((*TOPIC_OPTIONS, "store"), STARTING, ENDING)
 )
-"""Options of which one that is given replaces all that a table has."""
+"""Sets of options: a given option replaces all options of its set in a table."""
 
 _TEXT: Final = StringType()
 _PLAIN: Final[Mapping[str, DataType]] = {
@@ -57,7 +57,7 @@ _PLAIN: Final[Mapping[str, DataType]] = {
         StructType([StructField("key", _TEXT), StructField("value", BinaryType())])
     ),
 }
-"""Types by their texts. Spark's own parser needs a session, which its workers do not have."""
+"""Types by their texts. Spark's own parser needs a session, and workers have none."""
 
 _NO_READ_OPTION: Final = (
     'no option is given: name what is read by .option("nameserver", "HOST:PORT") and '
@@ -78,7 +78,7 @@ _SINK_TABLE: Final = (
 
 
 def created_table(options: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the options of a CREATE TABLE, None when something else asks for the columns.
+    """Return the options of a CREATE TABLE; None for any other request for columns.
 
     Raises:
         ConfigError: The table has a LOCATION.
@@ -97,10 +97,10 @@ def created_table(options: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def table_schema(options: Mapping[str, str]) -> StructType:
-    """Return the columns of a table with these options, which keep them.
+    """Return the columns of a table. Their metadata holds the options.
 
     Raises:
-        UsageError: An option is refused, or none says what is read.
+        UsageError: An option is refused, or no option names a topic or store.
     """
     if "topic" in options:
         raise ConfigError("topic", shown(options["topic"]), _SINK_TABLE)
@@ -111,10 +111,10 @@ def table_schema(options: Mapping[str, str]) -> StructType:
 
 
 def reading_options(options: Mapping[str, str], schema: StructType) -> Mapping[str, str]:
-    """Return the options of a read: those given, and the rest of the table's that is read.
+    """Return the options of a read: the given ones, completed by those of the table.
 
     Raises:
-        UsageError: There is none.
+        UsageError: There is no option.
     """
     own_options, table_options = _lower_names(options), _table_options(schema)
     if not table_options and not own_options:
@@ -128,10 +128,10 @@ def reading_options(options: Mapping[str, str], schema: StructType) -> Mapping[s
 
 
 def writing_options(options: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the options of a write: those given, whatever table its rows are of or go to.
+    """Return the given options of a write. Options of tables are ignored.
 
     Raises:
-        UsageError: There is none.
+        UsageError: There is no option.
     """
     own_options = _lower_names(options)
     if not own_options:

@@ -1,7 +1,7 @@
-"""Plan of a read of a store's directory: parts of its log, and in each the ranges of queues.
+"""Plan of a read of a store's directory: parts of the log with ranges of queues.
 
-The positions that options name are decided as for a cluster, from what the directory has. Times are
-compared with each record instead, since the log of one broker is in the order of its clock.
+Positions of the options are resolved as for a cluster, by the queues of the directory. Times are
+compared with each record instead, since the log of a broker is in the order of its clock.
 """
 
 import logging
@@ -42,10 +42,10 @@ logger = logging.getLogger(__name__)
 
 
 def check_offline(options: ReadOptions) -> None:
-    """Refuse positions that a directory cannot be asked for.
+    """Refuse positions that a directory does not support.
 
     Raises:
-        ConfigError: The times of single queues are given, or queues of another broker.
+        ConfigError: Options name times of single queues, or queues of another broker.
     """
     for kind, position in (("starting", options.starting), ("ending", options.ending)):
         if isinstance(position, AtTimes):
@@ -61,12 +61,12 @@ def check_offline(options: ReadOptions) -> None:
 def plan_parts(
     directory: StoreDirectory, options: ReadOptions, pushed: PushedFilters
 ) -> list[LogFilePartition]:
-    """Return the parts of the log that the tasks read, one for each.
+    """Return the parts of the log, one for each task.
 
     Raises:
         UsageError: An option names a topic, queue or offset that the directory does not have.
-        DataLost: Offsets that options name are no longer there.
-        StoreError: The directory is no store that can be read.
+        DataLost: Messages at offsets that options name are gone.
+        StoreError: The directory is no readable store.
     """
     snapshot = _snapshot(directory, options)
     starting, ending = _without_times(options.starting), _without_times(options.ending)
@@ -96,7 +96,7 @@ def _without_times(position: Position) -> Position:
 
 
 def times_ms(options: ReadOptions) -> tuple[int, int]:
-    """Return from when on and before when messages were stored that options ask for; 0 = any."""
+    """Return the least store time (inclusive) and the greatest (exclusive), ms; 0 = any."""
     starting, ending = options.starting, options.ending
     return (
         starting.at_ms if isinstance(starting, AtTime) else 0,
@@ -131,10 +131,10 @@ def _snapshot(directory: StoreDirectory, options: ReadOptions) -> ClusterSnapsho
 
 
 def _refuse_missing(directory: StoreDirectory, choice: TopicChoice) -> None:
-    """Refuse topics and queues that options name and that nobody ever stored a message in.
+    """Refuse topics and queues that options name and that have no message in the directory.
 
     Raises:
-        ConfigError: One is not there, or has no messages of its own; names it.
+        ConfigError: A topic or queue is missing or has no messages of its own. The error names it.
     """
     option = "assign" if isinstance(choice, Assign) else "subscribe"
     named = () if isinstance(choice, SubscribePattern) else choice.topics
@@ -154,7 +154,7 @@ def _refuse_missing(directory: StoreDirectory, choice: TopicChoice) -> None:
 def clipped(
     parts: Sequence[LogFilePartition], wanted: Mapping[tuple[str, int], OffsetRange]
 ) -> list[LogFilePartition]:
-    """Return parts with what is wanted of their ranges, without those that have nothing."""
+    """Return parts with their ranges cut to `wanted`. Empty parts are dropped."""
     found: list[LogFilePartition] = []
     for part in parts:
         kept: list[ScanRange] = []
@@ -171,14 +171,13 @@ def clipped(
 
 
 def split_parts(parts: Sequence[LogFilePartition], partitions_min: int) -> list[LogFilePartition]:
-    """Cut parts so that there are so many: each piece has its share of every queue.
+    """Cut parts into at least `partitions_min` pieces with equal shares of every queue.
 
-    So a piece lies together in the log. Queues of few messages leave some pieces without any, and
-    those are left out.
+    The records of a piece lie together in the log. Pieces without messages are dropped.
 
     Args:
-        parts: Not empty ones.
-        partitions_min: How many there should be.
+        parts: Non-empty parts.
+        partitions_min: Number of pieces. Short queues give fewer.
     """
     sizes = {
         place: sum(scan_range.end - scan_range.begin for scan_range in part.ranges)

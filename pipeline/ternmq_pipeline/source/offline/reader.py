@@ -1,7 +1,7 @@
-"""Readers of a store's directory, without a broker. They change nothing in it.
+"""Readers of a store's directory, without a broker and without changes to the files.
 
-A broker may use the directory meanwhile: what it has dispatched to its queues when the read is
-planned is read.
+A broker may use the directory meanwhile. The read covers the messages that the broker has
+dispatched to its queues when the read is planned.
 """
 
 import logging
@@ -36,23 +36,23 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LogPartition(InputPartition):
-    """A part of a store's log as Spark hands it to a task."""
+    """Partition of Spark with a part of a store's log."""
 
     part: LogFilePartition | RawFilePartition
 
 
 @short_errors
 class OfflineReader(DataSourceReader):
-    """Plans in the driver which parts of the log are read, and reads them in tasks.
+    """Plans the parts of the log in the driver and reads them in tasks.
 
-    Both must find the directory under the same path.
+    Driver and tasks must find the directory under the same path.
 
     Args:
-        options: Of the source.
-        schema: The columns that the query asks for.
+        options: Options of the source.
+        schema: Columns of the query.
 
     Raises:
-        UsageError: The schema or an option asks for what a directory does not have.
+        UsageError: The schema or an option does not fit a directory.
     """
 
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
@@ -63,11 +63,11 @@ class OfflineReader(DataSourceReader):
         self._pushed = PushedFilters()
 
     def partitions(self) -> list[InputPartition]:
-        """Return what each task reads.
+        """Return one partition for each task.
 
         Raises:
-            UsageError: The directory is no store, or does not have what options name.
-            DataLost: Offsets that options name are no longer there.
+            UsageError: The directory is no store, or lacks a topic or queue of the options.
+            DataLost: Messages at offsets that options name are gone.
         """
         directory = self._directory()
         if self._options.raw:
@@ -84,7 +84,7 @@ class OfflineReader(DataSourceReader):
             StoreError: A record is damaged, or was deleted since the planning.
         """
         if not isinstance(partition, LogPartition):
-            # Spark makes a partition of its own when there is nothing to read.
+            # Spark adds a partition of its own to an empty plan.
             return iter(())
         batches = self._batches(partition.part)
         return batches if self._options.arrow else tuples_of(batches)
@@ -136,7 +136,7 @@ class OfflineReader(DataSourceReader):
         )
 
     def _subscription(self, rows: RowFilter) -> Subscription | None:
-        """Return what selects messages of any topic: that of the subscription is not looked at."""
+        """Return the subscription that selects messages of all topics. Its own topic is ignored."""
         any_topic = "Topic"
         expression = self._options.filter
         if expression is None and not self._options.include_system_topics:
@@ -146,12 +146,12 @@ class OfflineReader(DataSourceReader):
 
 @short_errors
 class PushdownOfflineReader(OfflineReader):
-    """An `OfflineReader` for sessions that let a source apply conditions."""
+    """`OfflineReader` for sessions with filter pushdown."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Apply the conditions that the read can, and return those that Spark must test."""
+        """Apply the conditions that the read supports and return those that Spark must test."""
         if self._options.raw:
-            # Its records lie in no queue, and may be of topics whose tags' codes are times.
+            # Raw records have no queue, and the tags code of their topic may be a time.
             return filters
         has_own = self._options.filter is not None
         self._pushed, left = push_filters(filters, self._options.view, has_own_filter=has_own)

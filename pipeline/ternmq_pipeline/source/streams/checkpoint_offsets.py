@@ -1,18 +1,17 @@
-"""Offsets as a stream's checkpoint holds them. Pure.
+"""Offsets in a stream's checkpoint. Pure.
 
-They are those of `ternmq_pipeline.offsets`. Spark journals the ends of batches only, and asks anew
-where a query begins when its first batch is repeated: "latest" would lie further on then, and the
-rows between would be lost. So a query begins at `NEW`, which names no queue; its first batch
-decides where that is, and its end tells it, as `from`. So does the end of a later batch in which a
-queue is read that was not there before: retention may have taken its beginning when that batch is
-repeated.
+The format is that of `ternmq_pipeline.offsets`, with more keys:
 
-An end also tells whose offsets they are, as `stores`: those of another cluster, or of a broker that
-began with an empty directory, are numbers of other messages. So are those of a topic that was
-deleted and created again: under `BROKER:TOPIC` the same member tells when each topic was created.
-Versions that do not know of that pass over it there, and leave it out of the ends that they tell.
-And an end tells, as `parked`, how far queues were read that their topic has no more: the topic may
-have them again, with what was read.
+- `from` is the begin of the batch. Spark journals only the ends of batches and asks again for the
+  begin of a query when it repeats the first batch. "latest" would then be a later offset, and the
+  rows between would be lost. So a query begins at `NEW`, which names no queue; the first batch
+  decides its begin and writes it to its end. The end of a later batch has `from` for each new
+  queue, because retention may delete the queue's first messages before the batch is repeated.
+- `stores` is the id of each broker's store. Offsets of another cluster, or of a broker with a new
+  directory, belong to other messages. The key `BROKER:TOPIC` is the creation of a topic: offsets
+  before it belong to a deleted topic. Versions without creations ignore these keys and write none.
+- `parked` is the offset of each queue that its topic no longer has. The topic may have the queue
+  again, with the read messages.
 """
 
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import VERSION, Offsets, offsets_from_json, offsets_to_json
 
 NEW: Final[Mapping[str, Any]] = {"v": VERSION, "new": True}
-"""Begin of a query of which nothing is decided yet. Never in a checkpoint."""
+"""Begin of a query before its first batch is decided. Never in a checkpoint."""
 
 FROM: Final = "from"
 PARKED: Final = "parked"
@@ -32,7 +31,7 @@ STORES: Final = "stores"
 TOPICS: Final = "t"
 
 OffsetJson = Mapping[str, Any]
-"""Offsets as Spark hands them over: the JSON object, read."""
+"""Offsets from Spark: a parsed JSON object."""
 
 
 def end_to_json(
@@ -43,14 +42,14 @@ def end_to_json(
     stores: Mapping[str, str] | None = None,
     created: Mapping[tuple[str, str], int] | None = None,
 ) -> dict[str, Any]:
-    """Return the end of a batch as the checkpoint keeps it.
+    """Return the end of a batch for the checkpoint.
 
     Args:
-        end: Where it ends.
-        begin: Where it began, of queues that its start does not tell.
-        parked: Where reading goes on of queues that are not there now.
-        stores: Whose offsets they are, by broker.
-        created: When their topics were created, as `ClusterSnapshot.created`.
+        end: End of each queue.
+        begin: Begin of each queue that the start of the batch does not have.
+        parked: Next offset of each queue that its topic does not have now.
+        stores: Id of the store of each broker.
+        created: Creation of the topics, as in `ClusterSnapshot.created`.
     """
     offset_json = offsets_to_json(end)
     if begin is not None:
@@ -64,19 +63,19 @@ def end_to_json(
 
 
 def parked_of(offset_json: OffsetJson) -> dict[MessageQueue, QueueOffset]:
-    """Return where reading goes on of queues that were not there when `offset_json` was decided."""
+    """Return the next offset of each queue that its topic did not have at that time."""
     return offsets_from_json({"v": VERSION, TOPICS: offset_json.get(PARKED, {})})
 
 
 def stores_of(offset_json: OffsetJson) -> dict[str, str]:
-    """Return whose offsets those of `offset_json` are, by broker."""
+    """Return the id of the store of each broker in `offset_json`."""
     return {name: store for name, store in _whose(offset_json).items() if ":" not in name}
 
 
 def created_of(offset_json: OffsetJson) -> dict[tuple[str, str], int]:
-    """Return when the topics of `offset_json` were created, as `ClusterSnapshot.created`.
+    """Return the creation of the topics of `offset_json`, as in `ClusterSnapshot.created`.
 
-    Versions that did not know of it have told of none.
+    The result is empty for offsets of older versions.
     """
     created_entries = ((*place.partition(":"), at) for place, at in _whose(offset_json).items())
     return {
@@ -92,15 +91,15 @@ def _whose(offset_json: OffsetJson) -> Mapping[str, str]:
 
 
 def beginning(start: OffsetJson, end: OffsetJson) -> dict[MessageQueue, QueueOffset]:
-    """Return where the batch from `start` to `end` begins.
+    """Return the begin of each queue in the batch from `start` to `end`.
 
     Raises:
-        UsageError: One of them is not of this source or of a newer version.
+        UsageError: Another source or a newer version wrote one of the two.
     """
     if start == end:
         return offsets_from_json(end)
     if start == NEW and FROM not in end:
         raise UsageError("the checkpoint's offsets do not tell where their first batch began")
     ended = {} if start == NEW else offsets_from_json(start)
-    # Where the batch before ended may be an offset of another store: what this one tells counts.
+    # The end of the batch before may be an offset of another store, so `from` takes precedence.
     return {**ended, **offsets_from_json({**end, TOPICS: end.get(FROM, {})})}

@@ -1,4 +1,4 @@
-"""A stream between Spark's questions: the next offsets, the ranges of a batch, and commits."""
+"""State of a stream between Spark's calls: next offsets, ranges of a batch, commits."""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -73,7 +73,7 @@ class StreamCluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BatchLimit:
-    """Limits that Spark's engine itself sets a batch."""
+    """Limits of Spark's engine on a batch."""
 
     all_available: bool = False
     """Read all available messages and ignore the options' limits."""
@@ -82,7 +82,7 @@ class BatchLimit:
     bytes_max: int | None = None
 
     def with_options(self, limits: TriggerLimits) -> TriggerLimits:
-        """Return the options' limits, or the engine's where that one is tighter."""
+        """Return the lower of the options' and the engine's limits."""
         return replace(
             limits,
             offsets_max=_tighter(limits.offsets_max, self.offsets_max),
@@ -93,13 +93,13 @@ class BatchLimit:
 class MicroBatchStream:
     """State of a query's source during one run.
 
-    Owner: the reader in the process that Spark keeps for a query's source while the query runs. All
-    that must outlive this process is in the offsets that it returns.
+    Owner: the reader in Spark's process for the query's source. The offsets that the stream returns
+    hold all state that must survive the process.
 
     Args:
-        options: What was asked for; with topics.
-        cluster: The cluster; this object owns it from now on.
-        clock: Tells how long a batch has waited for more.
+        options: Options of the source, with topics.
+        cluster: Open reader of the cluster. This object closes it.
+        clock: Clock for the wait of a batch.
     """
 
     def __init__(self, options: ReadOptions, cluster: StreamCluster, clock: Clock) -> None:
@@ -114,13 +114,13 @@ class MicroBatchStream:
         self._warned: frozenset[str] = frozenset()
 
     def next_end(self, start: OffsetJson, limit: BatchLimit) -> dict[str, Any]:
-        """Return where the batch that begins at `start` ends: `start` when there is none now.
+        """Return the end of the batch that begins at `start`; `start` = no batch now.
 
-        A query's first batch is one even when it is empty: so where the query began is kept.
+        The first batch of a query may be empty: it writes the begin of the query to the checkpoint.
 
         Raises:
-            DataLost: Messages from `start` on are no longer kept, or their queue is gone.
-            UsageError: A topic that the options name does not exist, or a position of theirs.
+            DataLost: Messages from `start` on are deleted, or their queue is gone.
+            UsageError: A topic or position of the options does not exist.
             TernError: The cluster does not answer.
         """
         is_first = start == NEW
@@ -169,7 +169,7 @@ class MicroBatchStream:
         return end
 
     def latest(self) -> dict[str, Any] | None:
-        """Return the queues' ends when last looked at, None before that. Asks nobody."""
+        """Return the ends of the queues in the last snapshot; None = no snapshot yet."""
         return self._latest
 
     def aim_at_present(self) -> None:
@@ -182,10 +182,10 @@ class MicroBatchStream:
         self._targets = targets_of(snapshot)
 
     def offset_ranges(self, start: OffsetJson, end: OffsetJson) -> list[OffsetRange]:
-        """Return what the tasks of the batch from `start` to `end` read; no two overlap.
+        """Return the disjoint offset ranges of the batch from `start` to `end`, one for each task.
 
         Raises:
-            DataLost: A queue no longer keeps all of it.
+            DataLost: A queue has lost messages of the batch.
             TernError: The cluster does not answer.
         """
         options = self._options
@@ -209,16 +209,16 @@ class MicroBatchStream:
         )
 
     def done(self, end: OffsetJson) -> None:
-        """Commit `end`, which Spark has done with, for the option's group.
+        """Commit the completed offsets `end` for the option's group.
 
-        A failure is logged and no more: the checkpoint, not the group, says where a query is.
+        A failure is only logged: the checkpoint, not the group, holds the position of a query.
         """
         group = self._options.commit_group
         if not group or self._options.commit_mode is not CommitMode.SPARK:
             return
         offsets = offsets_from_json(end)
         if self._planned is not None:
-            # A group must not pass over messages of a topic that was created again since.
+            # The group must not skip messages of a topic that was created again meanwhile.
             told, seen = (stores_of(end), created_of(end)), self._planned[1]
             gone = replaced(offsets, *told, seen, fail_on_data_loss=False)
             offsets = {queue: offsets[queue] for queue in offsets.keys() - gone.queues}
@@ -256,7 +256,7 @@ class MicroBatchStream:
         )
 
     def _aim_at_those_that_were_away(self, begin: Offsets, snapshot: ClusterSnapshot) -> None:
-        """Add targets for known queues whose broker was away when a run with targets began."""
+        """Add targets of queues whose broker was away at the begin of a run with targets."""
         if self._targets is not None:
             ends = targets_of(snapshot)
             known = {queue: ends[queue] for queue in begin if queue in ends}
@@ -265,12 +265,12 @@ class MicroBatchStream:
     def _look(
         self, needed: Collection[MessageQueue], brokers: Collection[str] | None
     ) -> ClusterSnapshot:
-        """Return what there is. Brokers that do not answer are asked for `retryTimeout`.
+        """Return a snapshot, after retries of at most `retryTimeout`.
 
         Args:
-            needed: Queues that were there before.
-            brokers: So long these may be unregistered, too; queues of others stay where they are
-                until their broker returns. None = none may be missed.
+            needed: Queues of earlier batches.
+            brokers: Brokers to wait for. Queues of other brokers keep their offset until their
+                broker returns. None = all brokers.
         """
         options = self._options
         topics = options.topics
@@ -284,9 +284,9 @@ class MicroBatchStream:
         return snapshot
 
     def _snapshot_of(self, end: OffsetJson, needed: Collection[MessageQueue]) -> ClusterSnapshot:
-        """Return what was seen when `end` was decided; what is seen now, if by another run.
+        """Return the snapshot by which `end` was decided; for another run's `end` a new one.
 
-        A batch of another run must read what it was to read: its offsets go on behind it, also
+        A batch of another run must read all of its messages: later batches begin behind it, also
         with failOnDataLoss=false.
         """
         if self._planned is not None and self._planned[0] == end:
@@ -307,7 +307,7 @@ def _brokers(queues: Iterable[MessageQueue]) -> set[str]:
 def _beginnings(
     begin: Offsets, end: Offsets, snapshot: ClusterSnapshot, anew: Collection[MessageQueue]
 ) -> dict[MessageQueue, QueueOffset]:
-    """Return where a batch begins in queues of which its start does not tell that."""
+    """Return the begin of each queue that the start of the batch does not have."""
     fresh = {queue: snapshot.ranges[queue].begin for queue in end.keys() - begin.keys()}
     return {queue: first for queue, first in fresh.items() if end[queue] > first or queue in anew}
 
@@ -315,7 +315,7 @@ def _beginnings(
 def _parked(
     known: Offsets, end: Offsets, snapshot: ClusterSnapshot
 ) -> dict[MessageQueue, QueueOffset]:
-    """Return the queues that `end` does not tell of and that may return as they were."""
+    """Return the queues that `end` does not have and that may return with their messages."""
     pairs = {(queue.topic, queue.broker_name) for queue in snapshot.ranges}
     return {
         queue: offset
@@ -328,7 +328,7 @@ def _parked(
 def _stores(
     queues: Iterable[MessageQueue], start: OffsetJson, snapshot: ClusterSnapshot
 ) -> dict[str, str]:
-    """Return whose offsets those of `queues` are: also of brokers that are away now."""
+    """Return the id of each queue's store, also for brokers that are away now."""
     stores = {**stores_of(start), **snapshot.stores}
     return {name: stores[name] for name in _brokers(queues) & stores.keys()}
 
@@ -336,10 +336,10 @@ def _stores(
 def _created(
     queues: Iterable[MessageQueue], start: OffsetJson, snapshot: ClusterSnapshot
 ) -> dict[tuple[str, str], int]:
-    """Return when the topics of `queues` were created, as a master said.
+    """Return the creation of the topics of `queues`.
 
-    A slave's master may be of an older version, and tell it nothing. So a slave's word counts only
-    where it is higher than what a master said before.
+    The master of a slave may have an older version without creations. So the number of a slave
+    counts only if it is higher than the number of a master before.
     """
     known = created_of(start)
     created = known | {

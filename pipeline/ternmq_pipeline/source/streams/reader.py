@@ -1,4 +1,4 @@
-"""The streaming reader that Spark calls: a face of `MicroBatchStream` and `PartitionReader`."""
+"""Streaming reader that Spark calls, over `MicroBatchStream` and `PartitionReader`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics as a stream. Made by `TernmqDataSource`.
 
-    Spark makes two of each run: one stays in a process on the driver, answers what the batches are,
-    and remembers (`MicroBatchStream`); the other is pickled and reads in the workers.
+    Spark creates two readers for each run. The one in a process of the driver plans the batches and
+    holds the state (`MicroBatchStream`). The other is pickled and reads in the workers.
 
     Args:
-        options: What was asked for; with topics.
-        schema: The columns that the rows have, which may be fewer than there are.
+        options: Options of the source, with topics.
+        schema: Columns of the rows.
 
     Raises:
-        UsageError: A column of the schema does not exist or is of another type.
+        UsageError: A column of the schema does not exist or has another type.
     """
 
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
@@ -50,19 +50,19 @@ class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stream: MicroBatchStream | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return that a new query begins; the first `latestOffset` decides where."""
+        """Return the begin of a new query. The first `latestOffset` decides its offsets."""
         return dict(NEW)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return where the batch that begins at `start` ends: `start` when there is none now."""
+        """Return the end of the batch that begins at `start`; `start` = no batch now."""
         return self._opened().next_end(start, batch_limit(limit))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return what Spark is to hand `latestOffset` when its trigger does not want all."""
+        """Return the limit that Spark passes to `latestOffset`, except for AvailableNow."""
         return default_limit(self._options.limits)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the queues' ends when last looked at, for the query's progress."""
+        """Return the ends of the queues in the last snapshot, for the query's progress."""
         return self._opened().latest()
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -70,7 +70,7 @@ class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._opened().aim_at_present()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return what each task of the batch from `start` to `end` reads."""
+        """Return one partition for each task of the batch from `start` to `end`."""
         return [
             OffsetRangePartition(offset_range)
             for offset_range in self._opened().offset_ranges(start, end)
@@ -87,7 +87,7 @@ class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._opened().done(end)
 
     def stop(self) -> None:
-        """Close the connections. Spark calls it after errors alone, else it ends the process."""
+        """Close the connections. Spark calls it only after errors; else it ends the process."""
         if self._stream is not None:
             self._stream.close()
 
@@ -100,20 +100,20 @@ class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 @short_errors
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Fails at Spark's first question, in place of a reader that cannot be made.
+    """Stands for a reader with refused options and fails at Spark's first call.
 
-    PySpark 4.3 stops its reader where `streamReader` fails, before it has one: all that a user is
-    told then is an error of its own.
+    PySpark 4.3 stops its reader after a failure of `streamReader`, before the reader exists. The
+    user would see that second error only.
 
     Args:
-        why: What it fails with.
+        why: Error to raise.
     """
 
     def __init__(self, why: TernError) -> None:
         self._why = why
 
     def initialOffset(self, *_: Any, **__: Any) -> Any:
-        """Fail."""
+        """Raise the error."""
         raise self._why
 
     latestOffset = getDefaultReadLimit = prepareForTriggerAvailableNow = initialOffset
@@ -121,10 +121,10 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def default_limit(limits: TriggerLimits) -> ReadLimit:
-    """Return the limit that tells Spark the most of what the options say.
+    """Return the limit of Spark that covers most of the options.
 
-    Spark hands it back to `latestOffset`, which heeds all of the options: there is no limit of
-    Spark's that stands for several.
+    Spark passes it back to `latestOffset`, which applies all options: no limit of Spark combines
+    several of them.
     """
     if limits.offsets_max is not None:
         return ReadMaxRows(limits.offsets_max)
@@ -136,7 +136,7 @@ def default_limit(limits: TriggerLimits) -> ReadLimit:
 
 
 def batch_limit(limit: ReadLimit) -> BatchLimit:
-    """Return what Spark demands of a batch. Minimum and delay are the options' alone."""
+    """Return the limits of Spark on a batch. Only options set a minimum and a delay."""
     if isinstance(limit, ReadAllAvailable):
         return BatchLimit(all_available=True)
     if isinstance(limit, ReadMaxRows):

@@ -1,6 +1,6 @@
 """Lag of a stream behind the newest messages, by its progress. Pure.
 
-The names of the figures are those of Spark's Kafka source.
+The metrics have the names of Spark's Kafka source.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class StreamLag:
     def metrics(self) -> dict[str, float]:
         """Return `minOffsetsBehindLatest`, `maxOffsetsBehindLatest`, `avgOffsetsBehindLatest`.
 
-        Of no queue they are 0.
+        All are 0 without queues.
         """
         numbers = list(self.queues.values()) or [0]
         return {
@@ -39,7 +39,7 @@ class StreamLag:
 
 
 def source_offsets(text: str | None) -> dict[MessageQueue, QueueOffset] | None:
-    """Return the offsets that a source's progress tells; None when they are none of ours.
+    """Return the offsets in a source's progress; None for a source of another kind.
 
     Args:
         text: `startOffset`, `endOffset` or `latestOffset` of a `SourceProgress`.
@@ -53,14 +53,14 @@ def source_offsets(text: str | None) -> dict[MessageQueue, QueueOffset] | None:
 
 
 def offsets_behind(end: str | None, latest: str | None) -> StreamLag | None:
-    """Return how far a source is behind; None when its progress does not tell.
+    """Return the lag of a source; None = its progress has no latest offsets.
 
-    A batch that is repeated after a restart tells no latest offsets. A queue that the stream has
-    not met yet is not counted.
+    A batch that is repeated after a restart has no latest offsets. A queue that is new to the
+    stream is not counted.
 
     Args:
         end: `endOffset` of a `SourceProgress`.
-        latest: Its `latestOffset`.
+        latest: `latestOffset` of that progress.
     """
     reached_offsets, ends = source_offsets(end), source_offsets(latest)
     if reached_offsets is None or ends is None:

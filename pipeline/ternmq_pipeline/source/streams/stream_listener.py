@@ -1,7 +1,7 @@
-"""A listener to streams: it reports their lag and commits a group's exact progress.
+"""Listener to streams: it reports their lag and commits the exact progress of a group.
 
-A Python source has no metrics of its own in Spark's progress; it tells where its queues end, and
-a listener makes the figures of that.
+A Python source has no metrics of its own in Spark's progress. Its progress has the ends of the
+queues, and the listener computes the lag from them.
 """
 
 import logging
@@ -31,7 +31,7 @@ class StreamReport:
     """Report of one batch of a stream on one of its sources."""
 
     query_id: str
-    """Spark's id of the query, the same after a restart from its checkpoint."""
+    """Spark's id of the query. A restart from the checkpoint keeps it."""
 
     query_name: str
     """Name of the query; "" = none."""
@@ -40,10 +40,10 @@ class StreamReport:
     """Spark's number of the batch, from 0."""
 
     offsets: Offsets
-    """End of the batch: the next message of each queue."""
+    """End of the batch: offset of the next message of each queue."""
 
     behind: StreamLag | None
-    """Lag at the end of the batch. None for a batch that is repeated after a restart."""
+    """Lag at the end of the batch; None for a batch that is repeated after a restart."""
 
 
 class OffsetCommitter(Protocol):
@@ -59,20 +59,21 @@ class OffsetCommitter(Protocol):
 
 
 class StreamListener(StreamingQueryListener):
-    """Reports after each batch, and commits where it ended: `spark.streams.addListener(…)`.
+    """Reports the end of each batch and commits it: `spark.streams.addListener(…)`.
 
-    Unlike the option `commitGroup` it commits a batch as soon as Spark says that it is done, the
-    last batch of a run too. Spark tells listeners asynchronously: let the session live on for a
-    moment after the query's end. A failure to commit is logged; the next batch commits more.
+    The listener commits a batch as soon as Spark reports it as done, the last batch of a run
+    included; the option `commitGroup` commits one batch late. Spark calls listeners asynchronously:
+    keep the session open for a moment after the end of the query. A failed commit is logged, and
+    the next batch commits the later offsets.
 
     Args:
-        observe: Called with each report, in Spark's thread for listeners.
-        commit_group: The group whose progress the brokers shall show; "" commits nothing.
-        query_name: The one query to listen to (`writeStream.queryName(…)`); "" hears all. Queries
-            that read the same topics must not share a group.
-        nameserver: Where to find the brokers of `commit_group`; several separated by `;`. "" = what
-            `TERNMQ_NAMESERVER` says.
-        committer: What commits instead of the client of `nameserver`.
+        observe: Function that receives each report, in Spark's thread for listeners.
+        commit_group: Consumer group whose offsets are committed; "" = none.
+        query_name: Name of the observed query (`writeStream.queryName(…)`); "" = all queries.
+            Queries that read the same topics must not share a group.
+        nameserver: Addresses of the NameServers, separated by `;`. "" = those of
+            `TERNMQ_NAMESERVER`.
+        committer: Committer of the offsets. None = a client of `nameserver`.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class StreamListener(StreamingQueryListener):
         """Ignore the end of a query: the report of its last batch came before."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Report and commit what the batch says of each of our sources."""
+        """Report and commit the offsets of each `ternmq` source of the batch."""
         progress = event.progress
         if self._query_name and progress.name != self._query_name:
             return
@@ -115,7 +116,7 @@ class StreamListener(StreamingQueryListener):
             self._commit(offsets)
 
     def close(self) -> None:
-        """Close the connections, when `spark.streams.removeListener(…)` is done."""
+        """Close the connections, after `spark.streams.removeListener(…)`."""
         if self._committer is not None:
             self._committer.close()
 

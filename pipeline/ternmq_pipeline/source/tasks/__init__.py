@@ -1,1 +1,1 @@
-"""Tasks of a read: they fetch a partition's range and project it to the columns of the query."""
+"""Tasks of a read: fetching an offset range and projecting it to the columns of the query."""

@@ -1,4 +1,4 @@
-"""Rows of an offset range as Arrow batches with our columns: by Scan, else by records as they lie.
+"""Rows of an offset range as Arrow batches, by Scan or from records.
 
 The connections belong to the process; see `ternmq_consumer.scan.shared_scanner`.
 """
@@ -42,7 +42,7 @@ from ternmq_store.scan.row_filter import matching_rows
 from ternmq_store.scan.scan_spec import ScanSpec
 
 JOINED_BYTES: Final = 4 << 20
-"""Bytes of records that are enough for a batch."""
+"""Bytes of records that fill a batch."""
 
 TO_GO_ON: Final = "Option failOnDataLoss=false passes it over."
 
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FetchRequest:
-    """Rows to fetch of an offset range, and the way to get them. Made by `fetch_request`."""
+    """Rows to fetch of an offset range, and the method. Made by `fetch_request`."""
 
     nameserver: str
     columns: tuple[str, ...]
@@ -66,7 +66,7 @@ class FetchRequest:
 
 
 class FetchedRows(NamedTuple):
-    """Some rows of an offset range, and the offset behind all that was looked at."""
+    """Some rows of an offset range, and the offset behind the last tested message."""
 
     batch: pa.RecordBatch | None
     next_offset: int
@@ -79,7 +79,7 @@ def fetch_request(
     columns: tuple[str, ...],
     rows_max: int,
 ) -> FetchRequest:
-    """Return the rows that a task fetches of a range of `topic`."""
+    """Return the request of a task for a range of `topic`."""
     expression = options.filter or row_filter.tags_of(topic)
     return FetchRequest(
         nameserver=options.nameserver,
@@ -99,8 +99,8 @@ def fetch_range(offset_range: OffsetRange, request: FetchRequest) -> Iterator[pa
     """Yield the rows of a range, each once and in order, despite failures of its broker.
 
     Raises:
-        DataLost: Messages of it are no longer there, and `request` does not put up with that.
-        TernError: Another failure, which lasted longer than `request.timeout_s`.
+        DataLost: Messages of the range are gone, and `request.fail_on_data_loss` is true.
+        TernError: Another failure lasted longer than `request.timeout_s`.
     """
     fetch = _scanned if request.by_scan else _pulled
     begin, is_back = offset_range.begin, False
@@ -130,12 +130,12 @@ def fetch_range(offset_range: OffsetRange, request: FetchRequest) -> Iterator[pa
 def lost_with_topic(
     offset_range: OffsetRange, request: FetchRequest, unknown: TopicNotFound
 ) -> RangeLost | None:
-    """Return what is lost of a range whose topic was `unknown`; None when it is back.
+    """Return the loss of a range whose topic was unknown; None = the topic is back.
 
-    Its broker, which may bring the topic back, is waited for.
+    The function waits for the broker, which may bring the topic back.
 
     Raises:
-        TernError: Nobody can tell: no NameServer answers, or names the broker.
+        TernError: No NameServer answers or knows the broker.
     """
     from ternmq_pipeline.cluster.blocking_reader import open_cluster_reader
 
@@ -168,10 +168,10 @@ def lost_with_topic(
 def _behind_the_loss(
     offset_range: OffsetRange, lost: RangeLost, request: FetchRequest
 ) -> QueueOffset:
-    """Return where to read on after messages of `offset_range` were found to be gone.
+    """Return the next offset to read after a loss of messages of `offset_range`.
 
     Raises:
-        DataLost: That is an error.
+        DataLost: `request.fail_on_data_loss` is true.
     """
     end = offset_range.end
     if lost.end_offset is None:
@@ -227,9 +227,9 @@ def _warn_of_damage(offset_range: OffsetRange, before: int, count: int) -> None:
 
 
 def _pulled(offset_range: OffsetRange, request: FetchRequest) -> Iterator[FetchedRows]:
-    """Yield what `_scanned` does, with batches made here.
+    """Yield the rows of `_scanned` from records.
 
-    The broker compares codes of tags alone: tags, keys and store times are tested here.
+    The broker compares only tags codes. So tags, keys and store times are tested here.
     """
     spec = ScanSpec(
         subscription=request.subscription,
@@ -262,14 +262,14 @@ def _pulled(offset_range: OffsetRange, request: FetchRequest) -> Iterator[Fetche
 
 
 def joined(pieces: Iterable[PulledBatch], rows_max: int) -> Iterator[PulledBatch]:
-    """Yield pieces joined to larger ones: a batch costs much, a row of it little.
+    """Join pieces to larger ones: a batch costs much, a row of it little.
 
     Args:
-        pieces: Of one range, in their order.
-        rows_max: A piece that has so many records is not joined to others.
+        pieces: Pieces of one range, in their order.
+        rows_max: Records that fill a piece.
 
     Raises:
-        TernError: As `pieces` does, when what came before was given.
+        TernError: Error of `pieces`, after the pieces before it.
     """
     waiting: list[PulledBatch] = []
     rows = size = 0

@@ -1,4 +1,4 @@
-"""Reader of one partition in a task of Spark: Arrow batches of a queue's offset range."""
+"""Reader of a partition in a task of Spark: Arrow batches of a queue's offset range."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 ROWS_SETTING: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 ROWS_DEFAULT: Final = 10_000
-"""Spark's value without that setting; brokers make no larger batches either."""
+"""Spark's default of that setting, and the most rows of a broker's batch."""
 
 
 @dataclass(frozen=True)
 class OffsetRangePartition(InputPartition):
-    """An offset range as Spark hands it to a task."""
+    """Partition of Spark with an offset range."""
 
     offset_range: OffsetRange
 
 
 class PartitionReader:
-    """Reads the partitions of a query in its tasks. Pickled to them; opens nothing before `read`.
+    """Reads the partitions of a query in its tasks. Spark pickles it; only `read` opens anything.
 
     Args:
-        options: Of the source.
-        schema: The columns that the query asks for.
-        row_filter: Which rows need not be given.
+        options: Options of the source.
+        schema: Columns of the query.
+        row_filter: Conditions on the rows.
 
     Raises:
-        UsageError: The schema asks for a column that does not exist; it is named.
+        UsageError: The schema has an unknown column. The error names it.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class PartitionReader:
     ) -> "Iterator[pa.RecordBatch] | Iterator[tuple[Any, ...]]":
         """Return the rows of a partition: Arrow batches, or tuples if `arrow` is false.
 
-        Connections belong to the process, so that its next task finds them open. Closing the
-        iterator ends the reading.
+        Connections belong to the process, so its next task finds them open. Closing the iterator
+        ends the reading.
 
         Raises:
-            DataLost: Retention took messages that were planned, or the queue ends before them.
-            TernError: Another failure, which lasted longer than the option `retryTimeout`.
+            DataLost: Retention deleted planned messages, or the queue ends before them.
+            TernError: Another failure lasted longer than the option `retryTimeout`.
         """
         if not isinstance(partition, OffsetRangePartition):
-            # Spark makes a partition of its own when there is nothing to read.
+            # Spark adds a partition of its own to an empty plan.
             return iter(())
         from ternmq_pipeline.source.tasks.projection import tuples_of
 
@@ -82,11 +82,7 @@ class PartitionReader:
 
 
 def rows_of_a_batch(rows_max: int) -> int:
-    """Return how many rows a batch may have: as Spark's setting tells, which a task can see.
-
-    Args:
-        rows_max: At most so many.
-    """
+    """Return the most rows of a batch: Spark's setting, at most `rows_max`."""
     from pyspark import TaskContext
 
     task = TaskContext.get()

@@ -1,4 +1,4 @@
-"""From batches with our columns to batches with exactly the columns that a query asks for."""
+"""Projection of batches to the columns of a query."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 LOG_APPEND_TIME: Final = 1
-"""Kafka's `timestampType`: the broker's clock, not the producer's."""
+"""Value of Kafka's `timestampType` for times of the broker's clock."""
 
 ArrowArray: TypeAlias = Any
 """A column: an Arrow array of some type."""
@@ -28,12 +28,12 @@ _compute: Any = pyarrow.compute
 
 
 class BatchProjection:
-    """Columns that a query requires, the columns of ours they need, and their making.
+    """Projection from the columns of `View.TERNMQ` to the columns of a query.
 
     Args:
-        view: Whose columns they are.
-        names: The columns, in the order of the query.
-        schema: Spark's schema of them. Batches have exactly the Arrow schema that it stands for.
+        view: View of the query's columns.
+        names: Columns, in the order of the query.
+        schema: Spark's schema of the columns. Batches have the equal Arrow schema.
     """
 
     def __init__(self, view: View, names: tuple[str, ...], schema: "StructType") -> None:
@@ -43,11 +43,11 @@ class BatchProjection:
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
-        """Columns of `View.TERNMQ` that batches must have, in their order."""
+        """Columns of `View.TERNMQ` that a projected batch needs, in their order."""
         if self._view is View.TERNMQ:
             return self._names
         needed = dict.fromkeys(source for name in self._names for source in _KAFKA_SOURCES[name])
-        # A batch without columns would not tell how many rows it has.
+        # A batch without columns has no number of rows.
         return tuple(needed) or ("queueOffset",)
 
     @cached_property
@@ -58,10 +58,10 @@ class BatchProjection:
         return to_arrow_schema(self._schema, timezone="UTC")
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch with the columns that are asked for.
+        """Return a batch with the columns of the query.
 
         Args:
-            batch: Has `sources` and perhaps others, of one broker.
+            batch: Rows of one broker with the columns `sources`, and perhaps others.
         """
         if batch.schema.equals(self.arrow_schema):
             return batch
@@ -80,7 +80,7 @@ class BatchProjection:
 
 
 def _retyped(column: ArrowArray, arrow_type: Any) -> ArrowArray:
-    """Return a column in a type that differs in what may be null, or in the names of its parts."""
+    """Return a column in a type with other nullability or other names of fields."""
     if _arrow.types.is_map(arrow_type):
         return _arrow.MapArray.from_arrays(column.offsets, column.keys, column.items, arrow_type)
     return column.cast(arrow_type)
