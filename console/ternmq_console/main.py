@@ -31,13 +31,13 @@ group = LazyGroup(
     lazy={
         "create": (".group.changes:create", "Create a group, or set all of its settings."),
         "alter": (".group.changes:alter", "Change some settings of a group."),
-        "list": (".group.groups:list_", "List groups with members, offsets or settings."),
-        "describe": (".group.groups:describe", "Show a group's members, offsets and lag."),
+        "list": (".group.queries:list_", "List groups with members, offsets or settings."),
+        "describe": (".group.queries:describe", "Show a group's members, offsets and lag."),
         "consumers": (
-            ".group.clients:consumers",
+            ".group.queries:consumers",
             "Show the members of a group, or the state of one.",
         ),
-        "producers": (".group.clients:producers", "Show live producers."),
+        "producers": (".group.queries:producers", "Show live producers."),
         "reset": (".group.changes:reset", "Set the offsets of a group, by time or offset."),
         "clone": (".group.changes:clone", "Copy the offsets of one group to another."),
         "delete": (
@@ -108,10 +108,10 @@ offset = LazyGroup(
     help="Show the lag of groups, and skip waiting messages.",
     lazy={
         "show": (
-            ".group.offsets:show",
+            ".group.queries:show",
             "Show the lag of a group in each queue, or of all groups.",
         ),
-        "skip": (".group.offsets:skip", "Skip all waiting messages of a group."),
+        "skip": (".group.changes:skip", "Skip all waiting messages of a group."),
     },
 )
 

@@ -8,19 +8,21 @@ import click
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.broker_names import no_such_broker
-from ternmq_client.admin.descriptions import require_all
-from ternmq_console.cli.admin_query import ask, reserved_hours, time_text
+from ternmq_client.admin.descriptions import QueueStatus, require_all
+from ternmq_console.cli.admin_query import ask, print_found, reserved_hours, time_text
 from ternmq_console.cli.exit_codes import errors_as_exits, exit_code, leave_if_partial
 from ternmq_console.cli.options import (
     INT32,
     cluster_options,
     duration_ms,
     duration_text,
+    placement_options,
     time_option,
     yes_option,
 )
 from ternmq_console.cli.output import (
     confirm_losses,
+    fields,
     print_line,
     print_names,
     print_record,
@@ -67,8 +69,7 @@ _ROUTE_COLUMNS = ("broker", "read_queues", "write_queues", "permissions", "addre
     show_default=True,
     help="How long messages can be read, such as 24h or 7d. 0 = as each broker has it.",
 )
-@click.option("--cluster", default="", help="Only on brokers of this cluster.")
-@click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
+@placement_options
 @yes_option
 @cluster_options
 def create(
@@ -231,16 +232,7 @@ def list_(cluster: str, with_system: bool, nameserver: str, output: str) -> None
 def describe(topic: str, nameserver: str, output: str) -> None:
     """Show the settings and queues of TOPIC."""
     found = ask(nameserver, lambda admin: admin.describe_topic(topic))
-    queues = [
-        {
-            "broker": one.queue.broker_name,
-            "queue": one.queue.queue_id,
-            "min_offset": one.min_offset,
-            "max_offset": one.max_offset,
-            "last_stored": time_text(one.last_stored_at_ms),
-        }
-        for one in found.queues
-    ]
+    queues = [_queue_row(one) for one in found.queues]
     brokers = [
         {
             "broker": name,
@@ -268,20 +260,20 @@ def describe(topic: str, nameserver: str, output: str) -> None:
 def status(topic: str, nameserver: str, output: str) -> None:
     """Show what each queue of TOPIC holds, and when its newest message came."""
     found = ask(nameserver, lambda admin: admin.describe_topic(topic))
-    rows = [
-        {
-            "broker": one.queue.broker_name,
-            "queue": one.queue.queue_id,
-            "min_offset": one.min_offset,
-            "max_offset": one.max_offset,
-            "messages": one.max_offset - one.min_offset,
-            "last_stored": time_text(one.last_stored_at_ms),
-        }
-        for one in found.queues
-    ]
+    rows = [_queue_row(one, messages=one.max_offset - one.min_offset) for one in found.queues]
     columns = ("broker", "queue", "min_offset", "max_offset", "messages", "last_stored")
     print_rows(rows, columns, output)
     leave_if_partial(found.unreachable)
+
+
+def _queue_row(one: QueueStatus, **counts: object) -> dict[str, object]:
+    return {
+        "broker": one.queue.broker_name,
+        "queue": one.queue.queue_id,
+        **fields(one, "min_offset", "max_offset"),
+        **counts,
+        "last_stored": time_text(one.last_stored_at_ms),
+    }
 
 
 @click.command()
@@ -377,9 +369,13 @@ def delete(topic: str, cluster: str, nameserver: str, output: str) -> None:
 def offsets(topic: str, at: int, boundary: str, nameserver: str, output: str) -> None:
     """Show where each queue of TOPIC stood at a time."""
     found = ask(nameserver, lambda admin: admin.offsets_at(topic, at, upper=boundary == "upper"))
-    rows = [
-        {"broker": queue.broker_name, "queue": queue.queue_id, "offset": offset}
-        for queue, offset in found
-    ]
-    print_rows(rows, ("broker", "queue", "offset"), output)
-    leave_if_partial(found.unreachable)
+    print_found(
+        found,
+        lambda each: {
+            "broker": each[0].broker_name,
+            "queue": each[0].queue_id,
+            "offset": each[1],
+        },
+        ("broker", "queue", "offset"),
+        output,
+    )

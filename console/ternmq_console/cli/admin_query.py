@@ -1,13 +1,16 @@
 """Administrative queries from the shell."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_console.cli.exit_codes import errors_as_exits
+from ternmq_client.admin.descriptions import BrokerList
+from ternmq_console.cli.exit_codes import errors_as_exits, leave_if_partial
+from ternmq_console.cli.output import Row, print_rows
 from ternmq_model.errors import refusal
+from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 
 T = TypeVar("T")
@@ -22,6 +25,23 @@ def ask(nameserver: str, question: Callable[[AdminClient], Awaitable[T]]) -> T:
 
     with errors_as_exits():
         return asyncio.run(main())
+
+
+def print_found(
+    found: BrokerList[T], row: Callable[[T], Row], columns: Sequence[str], output: str
+) -> None:
+    """Print a row for each item of the brokers that answered.
+
+    Raises:
+        SystemExit: A broker gave no answer; it is named on standard error.
+    """
+    print_rows([row(each) for each in found], columns, output)
+    leave_if_partial(found.unreachable)
+
+
+def queue_fields(queue: MessageQueue) -> dict[str, object]:
+    """Return the columns that name a queue."""
+    return {"topic": queue.topic, "broker": queue.broker_name, "queue": queue.queue_id}
 
 
 def time_text(at_ms: int) -> str | None:

@@ -115,6 +115,14 @@ def nameserver_option(function: F) -> F:
     )(function)
 
 
+def placement_options(function: F) -> F:
+    """Add `--cluster` and `--broker`, which become the arguments `cluster` and `brokers`."""
+    function = click.option(
+        "--broker", "brokers", multiple=True, help="Only on this broker; may be repeated."
+    )(function)
+    return click.option("--cluster", default="", help="Only on brokers of this cluster.")(function)
+
+
 def yes_option(function: F) -> F:
     """Add `--yes`, which becomes the argument `yes`."""
     return click.option("--yes", is_flag=True, help="Do not ask.")(function)

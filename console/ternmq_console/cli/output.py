@@ -133,6 +133,11 @@ def print_raw(data: bytes) -> None:
     raw.flush()
 
 
+def fields(source: object, *names: str) -> dict[str, object]:
+    """Return attributes of `source` by name, in the order of `names`."""
+    return {name: getattr(source, name) for name in names}
+
+
 def print_rows(rows: Sequence[Row], columns: Sequence[str], output: str) -> None:
     """Print `rows` as a table with `columns`, or as a JSON list.
 

@@ -1,4 +1,4 @@
-"""`ternmq group create|alter|delete|reset|clone`."""
+"""`ternmq group create|alter|delete|reset|clone` and `ternmq offset skip`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -8,15 +8,13 @@ import click
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import OffsetChange, require_all
-from ternmq_console.cli.admin_query import ask
-from ternmq_console.cli.options import INT32, INT64, cluster_options, time_option
-from ternmq_console.cli.output import print_record, print_rows
+from ternmq_console.cli.admin_query import ask, queue_fields
+from ternmq_console.cli.options import INT32, INT64, cluster_options, placement_options, time_option
+from ternmq_console.cli.output import fields, print_record, print_rows
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.queue import MessageQueue
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_CHANGE_COLUMNS = ("topic", "broker", "queue", "before", "after")
 
 _SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("--consume/--no-consume", bool, "Whether the group may consume."),
@@ -55,8 +53,7 @@ def settings_options(function: F) -> F:
 @click.command()
 @click.argument("group")
 @settings_options
-@click.option("--cluster", default="", help="Only on brokers of this cluster.")
-@click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
+@placement_options
 @cluster_options
 def create(
     group: str,
@@ -102,8 +99,7 @@ def alter(group: str, nameserver: str, output: str, **told: object) -> None:
 @click.command()
 @click.argument("group")
 @click.option("--with-dead-letters", is_flag=True, help="Delete its dead letters too.")
-@click.option("--cluster", default="", help="Only on brokers of this cluster.")
-@click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
+@placement_options
 @cluster_options
 def delete(
     group: str,
@@ -172,7 +168,7 @@ def reset(
             dry_run=dry_run,
         ),
     )
-    print_rows(_rows(found.changes), _CHANGE_COLUMNS, output)
+    _print_changes(found.changes, output)
 
 
 @click.command()
@@ -183,7 +179,17 @@ def reset(
 def clone(from_group: str, to_group: str, topic: str, nameserver: str, output: str) -> None:
     """Let the group TO, which has no live members, be as far as the group FROM."""
     changes = ask(nameserver, lambda admin: admin.clone_offsets(from_group, to_group, topic))
-    print_rows(_rows(changes), _CHANGE_COLUMNS, output)
+    _print_changes(changes, output)
+
+
+@click.command()
+@click.argument("group")
+@click.argument("topic")
+@cluster_options
+def skip(group: str, topic: str, nameserver: str, output: str) -> None:
+    """Let GROUP skip everything that waits in TOPIC: it goes on behind the last message."""
+    found = ask(nameserver, lambda admin: admin.reset_offsets(group, topic, last=True))
+    _print_changes(found.changes, output)
 
 
 def _told(options: dict[str, object]) -> dict[str, Any]:
@@ -198,14 +204,6 @@ def _queue(topic: str, text: str) -> MessageQueue:
     return MessageQueue(topic, broker_name, int(number))
 
 
-def _rows(changes: Sequence[OffsetChange]) -> list[dict[str, object]]:
-    return [
-        {
-            "topic": one.queue.topic,
-            "broker": one.queue.broker_name,
-            "queue": one.queue.queue_id,
-            "before": one.before,
-            "after": one.after,
-        }
-        for one in changes
-    ]
+def _print_changes(changes: Sequence[OffsetChange], output: str) -> None:
+    rows = [{**queue_fields(one.queue), **fields(one, "before", "after")} for one in changes]
+    print_rows(rows, ("topic", "broker", "queue", "before", "after"), output)

@@ -14,7 +14,7 @@ from ternmq_client.admin.descriptions import (
     UnreachableBroker,
 )
 from ternmq_console.cli.exit_codes import UNREACHABLE
-from ternmq_console.group import clients
+from ternmq_console.group import queries
 from ternmq_console.main import ternmq
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
@@ -56,7 +56,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(nameserver: str, question: Callable[[Any], Coroutine[None, None, object]]) -> object:
         return asyncio.run(question(Admin()))
 
-    monkeypatch.setattr(clients, "ask", ask)
+    monkeypatch.setattr(queries, "ask", ask)
 
 
 def told(*arguments: str) -> str:
