@@ -8,7 +8,8 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.environment import Blocking
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.read_request import ReadRequest, ReadResult, ReadStatus
-from ternmq_store.read.cold_read import ColdRead, ColdRecord
+from ternmq_store.read.cold_read import ColdRead
+from ternmq_store.read.record_reader import ColdRecord
 
 
 @dataclass(frozen=True, slots=True)

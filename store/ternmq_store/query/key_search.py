@@ -7,6 +7,7 @@ Source: RocketMQ `DefaultMessageStore.queryMessage`.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,7 +17,7 @@ from ternmq_model.arrays import Ints
 from ternmq_model.index_keys import key_hash
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY, decode_properties
-from ternmq_model.record.format import Record, decode_record
+from ternmq_model.record.format import Record
 from ternmq_store.index.index_lookup import IndexLookup
 from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.query.multi_get import MultiGet
@@ -31,8 +32,8 @@ from ternmq_store.query.time_search import (
 from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX, UniqueKeySearch
 from ternmq_store.queues.offset_search import first_from
 from ternmq_store.queues.units import UNIT, Units
-from ternmq_store.read.cold_read import ColdRecord
 from ternmq_store.read.log_source import LogSource
+from ternmq_store.read.record_reader import RecordReader
 from ternmq_store.read.store_reads import StoreReads
 
 MATCHES_MAX: Final = 64
@@ -89,8 +90,9 @@ class KeySearch:
             OSError: The disk failed.
         """
         found: dict[PhysicalOffset, bytes] = {}
-        for topic, floor, lookup in self.lookups:
-            self._look(topic, max(floor, self.source.start), lookup, found)
+        with closing(RecordReader(self.source)) as reader:
+            for topic, floor, lookup in self.lookups:
+                self._find(topic, floor, lookup, reader, found)
         newest, total = sorted(found, reverse=True)[: self.query.maximum], 0
         kept: list[bytes] = []
         for offset in newest:
@@ -100,28 +102,26 @@ class KeySearch:
             kept.append(found[offset])
         return kept[::-1]
 
-    def _look(
+    def _find(
         self,
         topic: str,
         floor: PhysicalOffset,
         lookup: IndexLookup,
+        reader: RecordReader,
         found: dict[PhysicalOffset, bytes],
     ) -> None:
         count = total = 0
-        wanted = lookup.hashes[0]
-        for offset in lookup.offsets(wanted):
-            if offset in found or not floor <= offset < self.source.end:
+        for offset in lookup.offsets(lookup.hashes[0]):
+            if offset in found or offset < floor:
                 continue
-            read = ColdRecord(self.source, offset, ())
-            read.run()
-            record = None if read.record is None else decode_record(read.record, check_crc=False)
-            if read.record is None or record is None or not self.query.matches(record, topic):
+            read = reader.read(offset)
+            if read is None or not self.query.matches(read.record, topic):
                 continue
-            found[offset] = read.record
+            found[offset] = read.data
             count += 1
-            total += len(read.record)
+            total += len(read.data)
             if count >= self.query.maximum or total > _BYTES_MAX:
-                return  # no more of the topic can be told, and none is kept in memory
+                return  # no more of the topic can be returned, and none is kept in memory
 
 
 class KeySearches:

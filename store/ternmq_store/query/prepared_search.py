@@ -5,7 +5,6 @@ time, in any thread. Damage in it is stepped over as recovery does.
 """
 
 from collections.abc import Iterable
-from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,6 @@ from ternmq_model.record.format import (
     FLAG_TRANSACTION_MASK,
 )
 from ternmq_model.record.scanner import SCAN_BYTES_MAX, Verify
-from ternmq_store.log.log_window import LogWindow
 from ternmq_store.read.log_source import LogSource
 
 
@@ -70,14 +68,12 @@ class PreparedSearch:
         if self.at >= source.end:
             return False
         try:
-            file, base = source.open(self.at)
+            step = source.step(
+                self.at, source.end, verify=Verify.NOTHING, search_bytes=SCAN_BYTES_MAX
+            )
         except FileNotFoundError:  # retention was faster
             self.at = PhysicalOffset(self.at - self.at % source.file_bytes + source.file_bytes)
             return True
-        with closing(file):
-            step = LogWindow(file.read, base, source.file_bytes).step(
-                self.at, source.end, verify=Verify.NOTHING, search_bytes=SCAN_BYTES_MAX
-            )
         if step.batch is not None:
             self._take(step.batch)
         self.at = step.end

@@ -16,17 +16,15 @@ from ternmq_model.arrays import Ints
 from ternmq_model.index_keys import KeyRows, find_keys
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import UNIQUE_KEY, decode_properties
-from ternmq_model.record.format import BLANK_BYTES, RecordHeader, decode_record
-from ternmq_model.record.scanner import SCAN_BYTES_MAX, Verify, scan_records
+from ternmq_model.record.format import RecordHeader
+from ternmq_model.record.scanner import SCAN_BYTES_MAX, Verify
 from ternmq_store.dispatch.log_dispatcher import UndispatchedRange
 from ternmq_store.index.index_lookup import IndexLookup
-from ternmq_store.read.cold_read import ColdRecord
 from ternmq_store.read.log_source import LogSource
+from ternmq_store.read.record_reader import RecordReader
 
 UNIQUE_KEYS_MAX: Final = 64
 """No more are looked up at once."""
-
-_RECORDS_MAX: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,33 +54,31 @@ class UniqueKeySearch:
             OSError: The disk failed.
         """
         found: dict[str, RecordHeader] = {}
-        self._take(reversed(list(self._undispatched_offsets())), found)
-        if self.lookup is not None:
-            for key, wanted in zip(self.keys, self.hashes, strict=True):
-                if key not in found:
-                    self._take(self.lookup.offsets(wanted), found, only=key)
+        with closing(RecordReader(self.source)) as reader:
+            self._take(reversed(list(self._undispatched_offsets())), reader, found)
+            if self.lookup is not None:
+                for key, code in zip(self.keys, self.hashes, strict=True):
+                    if key not in found:
+                        self._take(self.lookup.offsets(code), reader, found, only=key)
         return found
 
     def _take(
-        self, offsets: Iterable[PhysicalOffset], found: dict[str, RecordHeader], only: str = ""
+        self,
+        offsets: Iterable[PhysicalOffset],
+        reader: RecordReader,
+        found: dict[str, RecordHeader],
+        only: str = "",
     ) -> None:
         """Read records, the newest first, until every key is found, or `only` that one."""
         for offset in offsets:
-            if max(self.floor, self.source.start) <= offset < self.source.end:
-                key, header = self._read(offset)
-                if header is not None and key in self.keys:
-                    found.setdefault(key, header)
+            read = reader.read(offset) if offset >= self.floor else None
+            if read is not None and read.record.topic == self.topic.encode():
+                properties = decode_properties(read.record.properties)
+                key = properties.get(UNIQUE_KEY, "") if self.accepts(properties) else ""
+                if key in self.keys:
+                    found.setdefault(key, read.record.header)
             if (only in found) if only else len(found) == len(self.keys):
                 return
-
-    def _read(self, offset: PhysicalOffset) -> tuple[str, RecordHeader | None]:
-        read = ColdRecord(self.source, offset, ())
-        read.run()
-        record = None if read.record is None else decode_record(read.record, check_crc=False)
-        if record is None or record.topic != self.topic.encode():
-            return "", None
-        properties = decode_properties(record.properties)
-        return properties.get(UNIQUE_KEY, "") if self.accepts(properties) else "", record.header
 
     def _undispatched_offsets(self) -> Iterator[PhysicalOffset]:
         """Yield where undispatched records with one of the hashes lie, the oldest first."""
@@ -98,19 +94,8 @@ class UniqueKeySearch:
 
     def _read_through(self, at: PhysicalOffset, end: PhysicalOffset) -> Iterator[PhysicalOffset]:
         while at < end:
-            file, base = self.source.open(at)
-            with closing(file):
-                data = file.read(at - base, SCAN_BYTES_MAX * 2 + BLANK_BYTES)
-            limit = min(len(data), end - at, base + self.source.file_bytes - at)
-            found = scan_records(
-                memoryview(data), 0, limit, at=at, records_max=_RECORDS_MAX, verify=Verify.NOTHING
-            )
-            if found.batch is not None:
-                offsets = found.batch.headers["physical_offset"].astype(np.int64)
-                yield from self._matches(find_keys(found.batch), offsets)
-            if found.is_blank:
-                at = PhysicalOffset(base + self.source.file_bytes)
-            elif found.end:
-                at = PhysicalOffset(at + found.end)
-            else:
-                return
+            step = self.source.step(at, end, verify=Verify.NOTHING, search_bytes=SCAN_BYTES_MAX)
+            if step.batch is not None:
+                offsets = step.batch.headers["physical_offset"].astype(np.int64)
+                yield from self._matches(find_keys(step.batch), offsets)
+            at = step.end

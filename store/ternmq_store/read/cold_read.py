@@ -7,7 +7,7 @@ as in memory afterwards.
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -17,19 +17,16 @@ from numpy.typing import NDArray
 from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record.checksum import verify_checksum
 from ternmq_model.record.format import (
     BLANK_BYTES,
     OFFSETS_BYTES,
     RECORD_BYTES_MAX,
     SIZE_BYTES,
-    Record,
     read_physical_offset,
     read_queue_id,
     read_queue_offset,
     read_size,
 )
-from ternmq_model.record.integrity import check_record
 from ternmq_model.record.scanner import Verify, scan_records
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.mapped_file import MappedFile
@@ -48,6 +45,7 @@ from ternmq_store.read.message_selection import (
     take,
 )
 from ternmq_store.read.record_filter import passes
+from ternmq_store.read.record_reader import WRONG_SIZE, check_one
 from ternmq_store.read.unit_search import QueueSource, UnitSearch, UnitSearchResult, units_in
 
 CHUNK_BYTES: Final = 512 << 10
@@ -62,7 +60,6 @@ _GAP_BYTES_MAX: Final = 16 << 10
 Seen = tuple[Ints, Units]
 """Numbers of messages in their queue, and the units that they must have."""
 
-_WRONG_SIZE: Final = "the unit's size is another than the record's"
 _RECORDS_MAX: Final = 1 << 16
 
 
@@ -358,7 +355,7 @@ class _Fetch:
             if says != size:
                 number = int(place.numbers[row])
                 at = PhysicalOffset(start)
-                self.bad.append(BadRecord(at, size, _WRONG_SIZE, number, is_there=False))
+                self.bad.append(BadRecord(at, size, WRONG_SIZE, number, is_there=False))
         return good
 
     def _chunk(
@@ -424,59 +421,3 @@ class _Fetch:
             code = code_of(self._queue.topic, record.properties, record.header.stored_at_ms)
             self._single.append((number, at, size, code))
         return True
-
-
-def check_one(
-    view: memoryview, position: int, *, at: PhysicalOffset, size: int, verify: Verify
-) -> Record:
-    """Return the record at `position`.
-
-    Args:
-        view: Holds it, and 8 bytes more.
-        position: Where it begins.
-        at: Where that is in the log.
-        size: How long it must be.
-        verify: How much of it to check.
-
-    Raises:
-        CorruptRecord: It is not good.
-    """
-    end = position + size
-    record = check_record(view[: end + BLANK_BYTES], position, at=at, next_file=True)
-    if record is None or record.header.total_bytes != size:
-        raise CorruptRecord(at, _WRONG_SIZE)
-    if verify is Verify.WHOLE and not verify_checksum(view[position:end], record.properties):
-        raise CorruptRecord(at, "the record's checksum differs")
-    return record
-
-
-@dataclass(slots=True)
-class ColdRecord:
-    """Read of a single record. Made and finished by `StoreReads`; `run` may be called anywhere."""
-
-    source: LogSource
-    offset: PhysicalOffset
-    held: Sequence[MappedFile]
-    record: bytes | None = None
-    """The record that begins at `offset`, when there is a good one."""
-
-    def run(self) -> None:
-        """Read.
-
-        Raises:
-            OSError: The disk failed.
-        """
-        try:
-            file, base = self.source.open(self.offset)
-        except FileNotFoundError:
-            return
-        with closing(file):
-            position = self.offset - base
-            size = read_size(file.read(position, SIZE_BYTES))
-            if size > min(RECORD_BYTES_MAX, self.source.end - self.offset):
-                return
-            data = memoryview(file.read(position, size + BLANK_BYTES))
-        verify = self.source.verify(self.offset)
-        with suppress(CorruptRecord):
-            check_one(data, 0, at=self.offset, size=size, verify=verify)
-            self.record = bytes(data[:size])

@@ -26,7 +26,7 @@ from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult, ReadStatus
 from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import Unit, first_units
-from ternmq_store.read.cold_read import BadRecord, ColdRead, ColdRecord
+from ternmq_store.read.cold_read import BadRecord, ColdRead
 from ternmq_store.read.dangling_units import DanglingUnits
 from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.message_selection import (
@@ -39,6 +39,7 @@ from ternmq_store.read.message_selection import (
 )
 from ternmq_store.read.read_repair import ReadRepair
 from ternmq_store.read.record_filter import keep_wanted
+from ternmq_store.read.record_reader import ColdRecord
 from ternmq_store.read.residency import Residency
 from ternmq_store.read.unit_search import QueueSource
 from ternmq_store.store_statistics import ReaderLag, StoreStatistics

@@ -15,14 +15,7 @@ import numpy as np
 from ternmq_model.arrays import Ints
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record.batch import RecordBatch
-from ternmq_model.record.format import (
-    BLANK_BYTES,
-    FLAG_PREPARED,
-    OVERHEAD_BYTES,
-    RECORD_BYTES_MAX,
-    SIZE_BYTES,
-    read_size,
-)
+from ternmq_model.record.format import FLAG_PREPARED, read_size
 from ternmq_model.record.scanner import scan_records
 from ternmq_store.disk.layout import base_of
 from ternmq_store.dispatch.dispatch_request import stored_units
@@ -41,7 +34,7 @@ from ternmq_store.queues.units import (
 )
 from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.message_selection import are_in_order
-from ternmq_store.read.verified_chunk import VerifiedChunk
+from ternmq_store.read.record_reader import RecordReader
 
 SEARCH_BYTES: Final = 64 << 20
 """Bytes of the log searched in one go; the next read of the message goes on there."""
@@ -324,20 +317,20 @@ class UnitSearch:
         found = [(none, np.zeros(0, dtype=UNIT))]
         while low < high:
             file_end = base_of(low, source.file_bytes) + source.file_bytes
-            piece = VerifiedChunk(
-                source=source,
-                start=PhysicalOffset(low),
-                until=PhysicalOffset(min(high, file_end)),
-                bytes_max=_PIECE_BYTES,
-            )
+            at = PhysicalOffset(low)
             try:
-                piece.run()
+                step = source.step(
+                    at,
+                    min(high, file_end),
+                    verify=source.verify(at),
+                    bytes_max=_PIECE_BYTES,
+                )
             except FileNotFoundError:
                 low = file_end
                 continue
-            if piece.batch is not None:
-                found.append(units_in(piece.batch, queue.topic, queue.queue_id, queue.floor))
-            low = max(piece.end, low + 1)
+            if step.batch is not None:
+                found.append(units_in(step.batch, queue.topic, queue.queue_id, queue.floor))
+            low = max(step.end, low + 1)
         numbers, units = zip(*found, strict=True)
         return np.concatenate(numbers), np.concatenate(units)
 
@@ -378,16 +371,9 @@ def record_at(source: LogSource, place: int) -> RecordBatch | None:
     Raises:
         OSError: The disk failed.
     """
-    if not source.start <= place < source.end:
+    with closing(RecordReader(source)) as reader:
+        data = reader.unchecked(place)
+    if data is None:
         return None
-    try:
-        file, base = source.open(place)
-    except FileNotFoundError:
-        return None
-    with closing(file):
-        size = read_size(file.read(place - base, SIZE_BYTES))
-        if not OVERHEAD_BYTES <= size <= min(RECORD_BYTES_MAX, source.end - place):
-            return None
-        data = memoryview(file.read(place - base, size + BLANK_BYTES))
-    at = PhysicalOffset(place)
+    at, size = PhysicalOffset(place), read_size(data)
     return scan_records(data, 0, size, at=at, records_max=1, verify=source.verify(at)).batch

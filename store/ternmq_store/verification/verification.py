@@ -6,16 +6,21 @@ another thread: the log first, then what tells of it.
 
 import logging
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from ternmq_model.clock import Clock
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record.batch import RecordBatch
+from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.index.index_file import IndexInfo
+from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.opened_files import OpenedFiles
+from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.store_reads import StoreReads
-from ternmq_store.read.verified_chunk import VerifiedChunk
 from ternmq_store.verification.index_check import IndexCheck, IndexWalk, OpenKeys
 from ternmq_store.verification.units_check import QueueCheck, UnitsCheck
 
@@ -26,6 +31,52 @@ PIECE_BYTES: Final = 256 << 10
 
 ROUND_PAUSE_MS: Final = 24 * 3_600_000
 """Time from the end of a round to the beginning of the next."""
+
+
+@dataclass(slots=True, kw_only=True)
+class VerifiedChunk:
+    """A chunk of one file of the log. Made and finished by `Verification`."""
+
+    source: LogSource
+    start: PhysicalOffset
+    until: PhysicalOffset
+    """Offset behind the last byte that may be read, in the same file: a record ends there."""
+
+    bytes_max: int
+    held: Sequence[MappedFile] = ()
+    """Files that stay until the piece is finished; not touched here."""
+
+    end: PhysicalOffset = field(default=PhysicalOffset(0), init=False)
+    """Start of the next chunk."""
+
+    batch: RecordBatch | None = None
+    """The good records of the piece."""
+
+    bad: DamagedRange | None = None
+    """Damage, if there is any: the chunk ends behind it."""
+
+    @property
+    def checked_bytes(self) -> int:
+        """Bytes of the log that were checked."""
+        is_checked = self.batch is not None or self.bad is not None
+        return self.end - self.start if is_checked else 0
+
+    def run(self) -> None:
+        """Read and check.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        source = self.source
+        step = source.step(
+            self.start,
+            self.until,
+            verify=source.verify(self.start),
+            bytes_max=self.bytes_max,
+        )
+        self.batch, self.end = step.batch, step.end
+        if step.damage:
+            self.bad = DamagedRange(self.start, self.end, step.damage)
 
 
 class Verification:

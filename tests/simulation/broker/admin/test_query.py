@@ -12,7 +12,7 @@ from ternmq_model.record.format import decode_record
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import service_methods
-from ternmq_store.read.cold_read import ColdRecord
+from ternmq_store.read.record_reader import GoodRecord, RecordReader
 from tests.support.brokers import SMALL_STORE, Client, serving, world
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -98,14 +98,14 @@ def test_queue_returns_its_offset_at_a_time() -> None:
 
 
 def test_query_reads_no_more_messages_than_it_can_return(monkeypatch: pytest.MonkeyPatch) -> None:
-    reads: list[ColdRecord] = []
-    run = ColdRecord.run
+    reads: list[int] = []
+    read = RecordReader.read
 
-    def counted(read: ColdRecord) -> None:
-        reads.append(read)
-        run(read)
+    def counted(reader: RecordReader, place: int, size: int | None = None) -> GoodRecord | None:
+        reads.append(place)
+        return read(reader, place, size)
 
-    monkeypatch.setattr(ColdRecord, "run", counted)
+    monkeypatch.setattr(RecordReader, "read", counted)
 
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):

@@ -14,7 +14,8 @@ from ternmq_store.disk.layout import commit_log_folder, file_name, queue_ext_fol
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult, ReadStatus
 from ternmq_store.queues.units import PADDING_SIZE, UNIT
-from ternmq_store.read.cold_read import ColdRead, ColdRecord
+from ternmq_store.read.cold_read import ColdRead
+from ternmq_store.read.record_reader import ColdRecord
 from tests.support.files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST, batch_of, record, sizes_of
 from tests.support.stores import (

@@ -11,7 +11,7 @@ from ternmq_store.disk.layout import commit_log_folder, file_name, queue_folder
 from ternmq_store.message_store import MessageStore
 from ternmq_store.query.key_search import KeyQuery
 from ternmq_store.query.time_search import BoundaryType
-from ternmq_store.read.cold_read import ColdRecord
+from ternmq_store.read.record_reader import ColdRecord
 from ternmq_store.replication.log_feed import ColdSlice
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record

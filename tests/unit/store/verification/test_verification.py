@@ -19,8 +19,7 @@ from ternmq_store.index.index_format import ENTRY, IndexSizes
 from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.message_store import MessageStore
 from ternmq_store.query.key_search import KeyQuery
-from ternmq_store.read.verified_chunk import VerifiedChunk
-from ternmq_store.verification.verification import ROUND_PAUSE_MS
+from ternmq_store.verification.verification import ROUND_PAUSE_MS, VerifiedChunk
 from tests.support.damage import readable
 from tests.support.files import Bytes, MemoryFileSystem
 from tests.support.records import batch_of, record
