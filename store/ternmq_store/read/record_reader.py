@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
@@ -18,10 +18,12 @@ from ternmq_model.record.format import (
 )
 from ternmq_model.record.integrity import check_record
 from ternmq_model.record.scanner import Verify
-from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.layout import base_of
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.read.log_source import LogSource
+
+if TYPE_CHECKING:
+    from ternmq_store.disk.filesystem import File
 
 WRONG_SIZE: Final = "the unit's size is another than the record's"
 _NO_FILE: Final = -1
@@ -32,7 +34,7 @@ class GoodRecord(NamedTuple):
 
     record: Record
     data: bytes
-    """Its bytes, as they lie in the log."""
+    """Bytes of the record, as they lie in the log."""
 
 
 def check_one(
