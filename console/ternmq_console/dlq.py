@@ -1,17 +1,17 @@
 """`ternmq dlq …`: dead letters."""
 
+from functools import partial
 from typing import TypeVar
 
 import click
 
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_client.admin.dead_letters import Redriven
+from ternmq_client.admin.dead_letters import DeadLetters, Redriven
 from ternmq_client.admin.descriptions import BrokerList
 from ternmq_client.admin.redrive import DeadLetter
-from ternmq_console.cli.admin_query import ask, time_text
-from ternmq_console.cli.exit_codes import leave_if_partial
+from ternmq_console.cli.admin_query import ask, print_found, time_text
 from ternmq_console.cli.options import cluster_options, yes_option
-from ternmq_console.cli.output import confirm, print_record, print_rows
+from ternmq_console.cli.output import Row, confirm, fields, print_record, print_rows
 
 T = TypeVar("T")
 
@@ -20,18 +20,15 @@ T = TypeVar("T")
 @cluster_options
 def list_(nameserver: str, output: str) -> None:
     """List groups with dead letters, and how many wait to be redriven or dropped."""
-    found = ask(nameserver, lambda admin: admin.dead_letter_counts())
-    rows = [
-        {
-            "group": one.group,
-            "waiting": one.waiting,
-            "kept": one.kept,
+
+    def row(one: DeadLetters) -> Row:
+        return {
+            **fields(one, "group", "waiting", "kept"),
             "last_died": time_text(one.last_died_at_ms),
         }
-        for one in found
-    ]
-    print_rows(rows, ("group", "waiting", "kept", "last_died"), output)
-    leave_if_partial(found.unreachable)
+
+    found = ask(nameserver, lambda admin: admin.dead_letter_counts())
+    print_found(found, row, ("group", "waiting", "kept", "last_died"), output)
 
 
 @click.command()
@@ -51,8 +48,7 @@ def show(
 
     letters = ask(nameserver, found)
     columns = ("message_id", "origin_topic", "tries", "died", "handled", "body")
-    print_rows([_row(letter, as_hex=as_hex) for letter in letters], columns, output)
-    leave_if_partial(letters.unreachable)
+    print_found(letters, partial(_row, as_hex=as_hex), columns, output)
 
 
 @click.command()
@@ -90,16 +86,8 @@ def redrive(
         return await _of_known(admin, group, done)
 
     done = ask(nameserver, redriven)
-    rows = [
-        {
-            "message_id": one.message_id,
-            "topic": one.topic,
-            "outcome": one.outcome,
-            "new_message_id": one.new_message_id,
-        }
-        for one in done
-    ]
-    print_rows(rows, ("message_id", "topic", "outcome", "new_message_id"), output)
+    columns = ("message_id", "topic", "outcome", "new_message_id")
+    print_rows([fields(one, *columns) for one in done], columns, output)
 
 
 @click.command()

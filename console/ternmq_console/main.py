@@ -72,16 +72,16 @@ cluster = LazyGroup(
     help="List brokers, check their health, and take them out of use.",
     lazy={
         "list": (
-            ".cluster.brokers:list_",
+            ".cluster:list_",
             "List masters and slaves with the state of their stores.",
         ),
-        "clean": (".broker.clean:clean", "Delete expired files of a broker now."),
+        "clean": (".broker.settings:clean", "Delete expired files of a broker now."),
         "status": (
-            ".cluster.cluster_health:status",
+            ".cluster:status",
             "Check the health of the cluster.",
         ),
         "wipe-write-permission": (
-            ".cluster.brokers:wipe_write_permission",
+            ".cluster:wipe_write_permission",
             "Remove write permission from every topic of a broker.",
         ),
     },
@@ -97,7 +97,7 @@ message = LazyGroup(
             ".message.lookup:query_by_offset",
             "Show the message at an offset of a queue.",
         ),
-        "print": (".message.print:print_", "Print the stored messages of a topic."),
+        "print": (".message.lookup:print_", "Print the stored messages of a topic."),
         "trace": (".message.trace:trace", "Show the producer and the consumers of a message."),
         "send": (".message.send:send", "Send one message."),
     },

@@ -8,8 +8,8 @@ import click
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import BrokerList
-from ternmq_console.cli.admin_query import ask
-from ternmq_console.cli.exit_codes import leave_if_partial, name_unreachable
+from ternmq_console.cli.admin_query import ask, print_found
+from ternmq_console.cli.exit_codes import name_unreachable
 from ternmq_console.cli.options import cluster_options, seconds
 from ternmq_console.cli.output import print_line, print_rows
 from ternmq_model.names import is_system_topic
@@ -172,16 +172,14 @@ def _show(
     watch: float | None,
 ) -> None:
     if watch is None:
-        found = ask(nameserver, rows)
-        print_rows(found, columns, output)
-        leave_if_partial(found.unreachable)
+        print_found(ask(nameserver, rows), dict, columns, output)
         return
 
     async def again(admin: AdminClient) -> None:
         while True:
-            told = await rows(admin)
-            print_rows(told, columns, output)
-            name_unreachable(told.unreachable)
+            found = await rows(admin)
+            print_rows(found, columns, output)
+            name_unreachable(found.unreachable)
             print_line()
             await asyncio.sleep(watch)
 

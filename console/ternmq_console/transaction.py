@@ -8,10 +8,10 @@ import click
 
 from ternmq_client.admin.descriptions import BrokersUnreachable, require_all
 from ternmq_client.admin.open_transactions import OpenBatch, StagedRollback
-from ternmq_console.cli.admin_query import ask
-from ternmq_console.cli.exit_codes import FAILED, NOT_FOUND, errors_as_exits, leave_if_partial
+from ternmq_console.cli.admin_query import ask, print_found
+from ternmq_console.cli.exit_codes import FAILED, NOT_FOUND, errors_as_exits
 from ternmq_console.cli.options import cluster_options, yes_option
-from ternmq_console.cli.output import confirm_losses, print_line, print_rows
+from ternmq_console.cli.output import confirm_losses, fields, print_line, print_rows
 
 _COLUMNS = ("query", "batch", "broker", "group", "topic", "rows", "age", "rolled_back_in")
 
@@ -44,8 +44,7 @@ def list_(
     found = ask(
         nameserver, lambda admin: admin.open_transactions(staged_for=staged_for, brokers=brokers)
     )
-    print_rows([row_of(one) for one in found], _COLUMNS, output)
-    leave_if_partial(found.unreachable)
+    print_found(found, row_of, _COLUMNS, output)
 
 
 @click.command()
@@ -98,12 +97,7 @@ def rollback(
         print_line(f"ternmq: nothing is staged for {staged_for}", to_stderr=True)
         raise SystemExit(NOT_FOUND)
     rows = [
-        {
-            "broker": one.broker_name,
-            "rolled_back": one.rolled_back,
-            "already_ended": one.already_ended,
-        }
-        for one in done
+        {"broker": one.broker_name, **fields(one, "rolled_back", "already_ended")} for one in done
     ]
     print_rows(rows, ("broker", "rolled_back", "already_ended"), output)
 
@@ -148,9 +142,7 @@ def row_of(one: OpenBatch) -> dict[str, object]:
         "age": _seconds(one.oldest_ms),
         "rolled_back_in": None if one.left_ms is None else _seconds(one.left_ms),
         "in_use": one.is_in_use,
-        "oldest_ms": one.oldest_ms,
-        "quiet_ms": one.quiet_ms,
-        "left_ms": one.left_ms,
+        **fields(one, "oldest_ms", "quiet_ms", "left_ms"),
     }
 
 

@@ -38,7 +38,7 @@ broker = LazyGroup(
             "Stop a master from accepting messages; producers wait or use others.",
         ),
         "undrain": (".broker.settings:undrain", "Accept messages at a drained master again."),
-        "clean": (".broker.clean:clean", "Delete expired files of a broker now."),
+        "clean": (".broker.settings:clean", "Delete expired files of a broker now."),
     },
 )
 broker.params = [*service.params]

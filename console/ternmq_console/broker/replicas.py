@@ -9,7 +9,7 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.replication import MemberView
 from ternmq_console.cli.admin_query import ask, time_text
 from ternmq_console.cli.options import INT64, cluster_options, yes_option
-from ternmq_console.cli.output import confirm, print_line, print_record, print_rows
+from ternmq_console.cli.output import confirm, fields, print_line, print_record, print_rows
 from ternmq_model.errors import TernError
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 from ternmq_protos.v1 import replication_pb2 as replication
@@ -165,14 +165,10 @@ def _row(
         "role": status.role,
         "slave_id": status.slave_id or None,
         "epoch": last_epoch(status),
-        "safe_offset": status.safe_offset,
-        "log_end": status.log_end,
-        "log_start": status.log_start,
-        "confirm_offset": status.confirm_offset,
+        **fields(status, "safe_offset", "log_end", "log_start", "confirm_offset"),
         "dispatched_offset": status.dispatched_offset,
         "flush": status.flush_mode,
-        "highest_epoch": status.highest_epoch,
-        "store_id": status.store_id,
+        **fields(status, "highest_epoch", "store_id"),
     }
     if status.is_draining:
         row["problem"] = "draining: what is sent to it waits"
@@ -181,8 +177,7 @@ def _row(
     if view.is_master:
         return row | {
             "in_sync": status.in_sync_now >= status.in_sync_replicas,
-            "in_sync_now": status.in_sync_now,
-            "in_sync_replicas": status.in_sync_replicas,
+            **fields(status, "in_sync_now", "in_sync_replicas"),
         }
     has_tables = status.following.metadata_age_ms >= 0
     following = status.following
@@ -204,9 +199,7 @@ def _seen(seen: replication.FollowerStatus | None) -> dict[str, object]:
         return {}
     return {
         "in_sync": seen.is_in_sync,
-        "safe_offset": seen.safe_offset,
-        "sent_offset": seen.sent_offset,
-        "lag_bytes": seen.lag_bytes,
+        **fields(seen, "safe_offset", "sent_offset", "lag_bytes"),
         "lag_s": seen.lag_ms / 1000,
         "counts_from": seen.counts_from,
         "connected_since": time_text(seen.connected_at_ms),
@@ -237,17 +230,14 @@ def _print_promotion(
             "group": each.group,
             "topic": each.change.topic,
             "queue": each.change.queue_id,
-            "before": each.change.before,
-            "after": each.change.after,
+            **fields(each.change, "before", "after"),
         }
         for each in reply.clamped
     ]
     record: dict[str, object] = {
         "broker": broker,
         "promoted_id": broker_id,
-        "epoch": reply.epoch,
-        "log_end": reply.log_end,
-        "confirm_offset": reply.confirm_offset,
+        **fields(reply, "epoch", "log_end", "confirm_offset"),
         "asked": list(reply.asked),
         "unreachable": list(reply.unreachable),
         "clamped": changes if output == "json" else len(changes),

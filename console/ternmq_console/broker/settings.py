@@ -1,4 +1,4 @@
-"""`ternmq broker settings|set-permission|drain|undrain`."""
+"""`ternmq broker settings|set-permission|drain|undrain|clean`."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,9 @@ import click
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_console.broker.replicas import lonely_note
-from ternmq_console.cli.admin_query import ask
+from ternmq_console.cli.admin_query import ask, reserved_hours
 from ternmq_console.cli.options import cluster_options, yes_option
-from ternmq_console.cli.output import confirm_losses, print_line, print_record, print_rows
+from ternmq_console.cli.output import confirm_losses, fields, print_line, print_record, print_rows
 from ternmq_console.retention_losses import settings_losses
 from ternmq_model.errors import TernError
 
@@ -49,8 +49,7 @@ def settings(
             await admin.update_settings(name, values)
         return [
             {
-                "name": one.name,
-                "value": one.value,
+                **fields(one, "name", "value"),
                 "least": one.least or None,
                 "most": one.most or None,
                 "description": one.description,
@@ -99,6 +98,31 @@ def drain(broker: str, nameserver: str, output: str) -> None:
 def undrain(broker: str, nameserver: str, output: str) -> None:
     """Let the master of BROKER take messages again, after `drain`."""
     _set_draining(broker, False, nameserver, output)
+
+
+@click.command()
+@click.argument("broker")
+@yes_option
+@cluster_options
+def clean(broker: str, *, yes: bool, nameserver: str, output: str) -> None:
+    """Let BROKER delete what has expired now, without waiting for the hour.
+
+    Expired is what is older than `store.file_reserved_hours` and than every topic's retention.
+    What no checkpoint vouches for stays: just after a start of BROKER that is everything. So
+    0 files deleted may mean that it is too early; ask again `store.checkpoint_interval_ms` later.
+    """
+    if not yes:
+        confirm_losses(ask(nameserver, lambda admin: _expired(admin, broker)))
+    reply = ask(nameserver, lambda admin: admin.clean_store(broker))
+    print_record({"broker": broker, **fields(reply, "files_deleted", "log_min_offset")}, output)
+
+
+async def _expired(admin: AdminClient, broker: str) -> list[str]:
+    hours = await reserved_hours(admin, broker)
+    return [
+        f"{broker}: files of its log go whose newest message is older than {hours} h"
+        " (store.file_reserved_hours) and than every topic's retention"
+    ]
 
 
 def _set_draining(broker: str, is_draining: bool, nameserver: str, output: str) -> None:

@@ -1,4 +1,4 @@
-"""`ternmq message get|query|query-by-offset`, and the row that shows a message."""
+"""`ternmq message get|query|query-by-offset|print`, and the row that shows a message."""
 
 import base64
 import contextlib
@@ -8,17 +8,19 @@ from typing import Final
 import click
 
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_console.cli.admin_query import ask, time_text
-from ternmq_console.cli.exit_codes import leave_if_partial
+from ternmq_client.admin.descriptions import BrokerList
+from ternmq_console.cli.admin_query import ask, print_found, time_text
 from ternmq_console.cli.options import INT32, INT64, cluster_options, time_option
-from ternmq_console.cli.output import print_record, print_rows
+from ternmq_console.cli.output import Row, print_record
 from ternmq_model.errors import MessageNotFound, Unreachable, UsageError, refusal
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
+from ternmq_model.subscription import ALL_TAGS, parse_subscription
 
 _SHAPE: Final = re.compile("[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 _COLUMNS: Final = ("broker", "queue", "offset", "message_id", "tags", "keys", "stored")
+_PULLED_AT_ONCE: Final = 32
 
 
 @click.command()
@@ -78,8 +80,7 @@ def query(
             topic, key, begin_ms=begin or 0, end_ms=end or 0, maximum=maximum
         ),
     )
-    print_rows([message_row(message) for message in found], _COLUMNS, output)
-    leave_if_partial(found.unreachable)
+    print_found(found, message_row, _COLUMNS, output)
 
 
 @click.command()
@@ -102,6 +103,64 @@ def query_by_offset(
         return found[0]
 
     print_record(message_row(ask(nameserver, question)), output)
+
+
+@click.command(name="print")
+@click.argument("topic")
+@click.option("--tag", "expression", default=ALL_TAGS, help="Tags to print: 'a || b'.")
+@time_option("--begin", help="The earliest store time.")
+@time_option("--end", help="The latest store time.")
+@click.option("--broker", default="", help="Only what this broker has.")
+@click.option("--queue", type=INT32, help="Only the queue of this number.")
+@click.option("--offset", type=INT64, help="Begin at this offset of each queue.")
+@click.option("--max", "maximum", type=click.IntRange(min=1), default=1000, show_default=True)
+@cluster_options
+def print_(
+    topic: str,
+    expression: str,
+    begin: int | None,
+    end: int | None,
+    broker: str,
+    queue: int | None,
+    offset: int | None,
+    maximum: int,
+    nameserver: str,
+    output: str,
+) -> None:
+    """Print the messages that TOPIC keeps, queue after queue. No group's progress changes."""
+
+    async def question(admin: AdminClient) -> BrokerList[StoredMessage]:
+        subscription = parse_subscription(topic, expression)
+        name = (await admin.master_of(broker)).broker_name if broker else ""
+        found: list[StoredMessage] = []
+        starts = dict(await admin.offsets_at(topic, begin)) if begin else {}
+        described = await admin.describe_topic(topic)
+        there = [one for one in described.queues if name in ("", one.queue.broker_name)]
+        wanted = [one for one in there if queue in (None, one.queue.queue_id)]
+        if not (wanted or described.unreachable):
+            where = f"broker {name}" if name else "any broker"
+            if not there:
+                raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is not on {where}")
+            remark = f"topic {topic!r} has no queue {queue} on {where}"
+            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        for one in wanted:
+            place = max(starts.get(one.queue, 0), offset or 0, one.min_offset)
+            while place < one.max_offset and len(found) < maximum:
+                read = await admin.messages_at(one.queue, place, maximum=_PULLED_AT_ONCE)
+                if not read:
+                    break
+                place = read[-1].queue_offset + 1
+                found += [each for each in read if subscription.wants(each.tags)]
+                if end is not None and read[-1].stored_at_ms > end:
+                    break
+        kept = [each for each in found if end is None or each.stored_at_ms <= end]
+        lacking = [each for each in described.unreachable if name in ("", each.broker_name)]
+        return BrokerList(kept[:maximum], lacking)
+
+    def row(message: StoredMessage) -> Row:
+        return {"body": None, **message_row(message)}
+
+    print_found(ask(nameserver, question), row, (*_COLUMNS, "body"), output)
 
 
 def message_row(message: StoredMessage) -> dict[str, object]:

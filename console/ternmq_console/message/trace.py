@@ -4,11 +4,10 @@ from dataclasses import asdict
 
 import click
 
+from ternmq_client.admin.descriptions import BrokerList
 from ternmq_client.tracing.trace_records import ConsumeBegan, ConsumeEnded, MessageSent, TraceRecord
-from ternmq_console.cli.admin_query import ask, time_text
-from ternmq_console.cli.exit_codes import leave_if_partial
+from ternmq_console.cli.admin_query import ask, print_found, time_text
 from ternmq_console.cli.options import cluster_options
-from ternmq_console.cli.output import print_rows
 from ternmq_model.names import TRACE_TOPIC
 
 _TRACE_COLUMNS = ("time", "event", "group", "outcome", "took_ms", "client", "details")
@@ -21,9 +20,8 @@ _TRACE_COLUMNS = ("time", "event", "group", "outcome", "took_ms", "client", "det
 def trace(message_id: str, trace_topic: str, nameserver: str, output: str) -> None:
     """Show who sent the message MESSAGE_ID and who consumed it, when and with what outcome."""
     found = ask(nameserver, lambda admin: admin.trace(message_id, trace_topic=trace_topic))
-    rows = timeline([(told.born_host, record) for told, record in found])
-    print_rows(rows, _TRACE_COLUMNS, output)
-    leave_if_partial(found.unreachable)
+    rows = timeline([(message.born_host, record) for message, record in found])
+    print_found(BrokerList(rows, found.unreachable), dict, _TRACE_COLUMNS, output)
 
 
 def timeline(traces: list[tuple[str, TraceRecord]]) -> list[dict[str, object]]:
