@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar
 
-from ternmq_model.errors import SendVetoed, TernError
-from ternmq_model.message import Message, SendResult, SystemMessage
+from ternmq_model.errors import TernError
+from ternmq_model.message import Message, SendResult
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 
@@ -139,76 +139,6 @@ class ConsumeInterceptor(Protocol):
         ...
 
 
-class SendInterceptors:
-    """The interceptors of one producer, as its sends call them.
-
-    Args:
-        group: The producer group.
-        interceptors: In the order in which they are called before a send.
-    """
-
-    def __init__(self, group: str, interceptors: Iterable[SendInterceptor]) -> None:
-        self._group = group
-        self._interceptors = tuple(interceptors)
-
-    def before(self, message: Message, *, now_ms: int) -> Message:
-        """Return what is to be sent instead of `message`.
-
-        Args:
-            message: The application's.
-            now_ms: Wall time.
-
-        Raises:
-            TernError: An interceptor refused it; those before it were told.
-        """
-        for count, interceptor in enumerate(self._interceptors):
-            try:
-                message = _checked(message, interceptor.before_send(message))
-            except Exception as raised:
-                error = raised if isinstance(raised, TernError) else SendVetoed(raised)
-                event = SendEvent(
-                    group=self._group,
-                    message=message,
-                    result=None,
-                    error=error,
-                    began_at_ms=now_ms,
-                    took_ms=0,
-                )
-                for told in reversed(self._interceptors[:count]):
-                    call_safely(told.after_send, event)
-                if error is raised:
-                    raise
-                raise error from raised
-        return message
-
-    def after(
-        self,
-        message: Message,
-        answer: SendResult | TernError | None,
-        *,
-        began_at_ms: int,
-        now_ms: int,
-    ) -> None:
-        """Report the outcome of `message` to the interceptors.
-
-        Args:
-            message: As `before` returned it.
-            answer: Its result or its error; None for a one-way send that is on its way.
-            began_at_ms: Wall time.
-            now_ms: Wall time.
-        """
-        event = SendEvent(
-            group=self._group,
-            message=message,
-            result=None if isinstance(answer, TernError) else answer,
-            error=answer if isinstance(answer, TernError) else None,
-            began_at_ms=began_at_ms,
-            took_ms=max(0, now_ms - began_at_ms),
-        )
-        for interceptor in reversed(self._interceptors):
-            call_safely(interceptor.after_send, event)
-
-
 class ConsumeInterceptors:
     """The interceptors of one consumer, as its calls of the listener call them.
 
@@ -235,21 +165,6 @@ class ConsumeInterceptors:
         """Report to the interceptors how a call of the listener ended."""
         for interceptor in reversed(self._interceptors):
             call_safely(interceptor.after_consume, event)
-
-
-def _checked(before: Message, after: object) -> Message:
-    """Return what an interceptor made of `before`.
-
-    Raises:
-        TypeError: That is no message, or lacks what the client itself had added.
-    """
-    if not isinstance(after, Message):
-        raise TypeError(f"before_send returned {after!r}, must return a message")
-    if isinstance(before, SystemMessage) and (
-        not isinstance(after, SystemMessage) or after.system_properties != before.system_properties
-    ):
-        raise TypeError("before_send dropped system properties: copy with dataclasses.replace")
-    return after
 
 
 def call_safely(call: Callable[[EventT], None], event: EventT) -> None:

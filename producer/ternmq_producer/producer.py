@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
 from ternmq_client.config import ClientConfig, checked_config, resolve_client
 from ternmq_client.instance import ClientInstance
-from ternmq_client.interceptors import SendInterceptor, SendInterceptors
+from ternmq_client.interceptors import SendInterceptor
 from ternmq_client.tracing.tracer import Tracer
 from ternmq_model.arguments import check_interceptors, check_seconds
 from ternmq_model.errors import ClosedError, TernError
@@ -18,11 +18,10 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_producer.batch.atomic_batch import check_batch, check_messages
 from ternmq_producer.batch.bulk import Bulk, SendResults
-from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES, ResultSink
+from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.queue_selection.selectors import QueueSelector
 from ternmq_producer.send.message_sender import MessageSender, closed_error
-from ternmq_producer.send.one_way import OneWaySink
 from ternmq_producer.send.request_reply import RequestFutures
 from ternmq_producer.send.send_interception import SendInterception
 from ternmq_producer.send_statistics import SendStatistics
@@ -112,8 +111,7 @@ class Producer(Lifecycle):
             self.traces = tracer.of_sends()
             interceptors = (*interceptors, self.traces)
         if interceptors:
-            called = SendInterceptors(self.group, interceptors)
-            self._interception = SendInterception(called, self._clock)
+            self._interception = SendInterception(self.group, interceptors, self._clock)
         self._sender = MessageSender(self.group, self.config, self.client)
         self._request_futures = RequestFutures(self.client, self._sender)
         stack.callback(self._request_futures.close)
@@ -162,9 +160,7 @@ class Producer(Lifecycle):
         """
         sender = self._open_sender(message)
         if self._interception is not None:
-            return await self._interception.send(
-                message, lambda sent: self._send(sender, sent, queue, selector, timeout_s)
-            )
+            return await (await self._intercepted(message, queue, selector, timeout_s))
         timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
         now_ms = self._clock.monotonic_ms()
         end_ms = now_ms + timeout_ms
@@ -173,32 +169,50 @@ class Producer(Lifecycle):
             await sender.submit(future, message, queue, selector, now_ms, end_ms)
         return await future
 
-    async def _send(
+    async def _intercepted(
         self,
-        sender: MessageSender,
         message: Message,
         queue: MessageQueue | None,
         selector: QueueSelector | None,
         timeout_s: float | None,
-    ) -> SendResult:
-        future: asyncio.Future[SendResult] = self._loop.create_future()
-        await self._submit(sender, future, message, queue, selector, timeout_s)
-        return await future
+    ) -> "asyncio.Future[SendResult]":
+        """Queue `message` between its interceptors, and return the future of its answer."""
+        assert self._interception is not None, "there are interceptors"
+        sent, after = self._interception.before(message)
+        try:
+            future = await self._submitted(sent, queue, selector, timeout_s)
+        except TernError as error:
+            after(error)
+            raise
 
-    async def _submit(
+        def report(done: "asyncio.Future[SendResult]") -> None:
+            if done.cancelled():
+                return
+            error = done.exception()
+            if error is None:
+                after(done.result())
+            elif isinstance(error, TernError):
+                after(error)
+
+        future.add_done_callback(report)
+        return future
+
+    async def _submitted(
         self,
-        sender: MessageSender,
-        sink: ResultSink,
         message: Message,
         queue: MessageQueue | None,
         selector: QueueSelector | None,
         timeout_s: float | None,
-    ) -> None:
+    ) -> "asyncio.Future[SendResult]":
+        """Queue `message` without interceptors, and return the future of its answer."""
+        sender = self._open_sender()
+        future: asyncio.Future[SendResult] = self._loop.create_future()
         timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
         now_ms = self._clock.monotonic_ms()
         end_ms = now_ms + timeout_ms
-        if not sender.submit_now(sink, message, queue, selector, now_ms, end_ms):
-            await sender.submit(sink, message, queue, selector, now_ms, end_ms)
+        if not sender.submit_now(future, message, queue, selector, now_ms, end_ms):
+            await sender.submit(future, message, queue, selector, now_ms, end_ms)
+        return future
 
     async def send_one_way(
         self,
@@ -221,22 +235,9 @@ class Producer(Lifecycle):
             TernError: It could not even be queued. That does not count as a failure.
         """
         sender = self._open_sender(message)
-        after: Callable[[SendResult | TernError], None] | None = None
-        if self._interception is not None:
-            message, after = self._interception.before(message)
-
-        def take(answer: SendResult | TernError) -> None:
-            if isinstance(answer, TernError):
-                sender.one_way_failures += 1
-            if after is not None:
-                after(answer)
-
-        try:
-            await self._submit(sender, OneWaySink(take), message, queue, selector, None)
-        except TernError as error:
-            if after is not None:
-                after(error)
-            raise
+        submit = self._submitted if self._interception is None else self._intercepted
+        future = await submit(message, queue, selector, None)
+        future.add_done_callback(sender.count_one_way)
 
     async def send_batch(
         self,
@@ -373,13 +374,13 @@ class Producer(Lifecycle):
         """
         sender = self._open_sender(message)
         if self._interception is not None:
-            return await self._interception.enqueue(
-                message, lambda sent: self._enqueue(sender, sent, queue, selector, timeout_s)
-            )
+            future = await self._intercepted(message, queue, selector, timeout_s)
+            await asyncio.sleep(0)
+            return future
         timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
         now_ms = self._clock.monotonic_ms()
         end_ms = now_ms + timeout_ms
-        future: asyncio.Future[SendResult] = self._loop.create_future()
+        future = self._loop.create_future()
         if not sender.submit_now(future, message, queue, selector, now_ms, end_ms):
             await sender.submit(future, message, queue, selector, now_ms, end_ms)
             return future
@@ -387,20 +388,6 @@ class Producer(Lifecycle):
         if self._without_turn >= _ENQUEUED_PER_TURN:
             self._without_turn = 0
             await asyncio.sleep(0)
-        return future
-
-    async def _enqueue(
-        self,
-        sender: MessageSender,
-        message: Message,
-        queue: MessageQueue | None,
-        selector: QueueSelector | None,
-        timeout_s: float | None,
-    ) -> "asyncio.Future[SendResult]":
-        """Queue as `enqueue` does, without interceptors, with a turn of the loop each time."""
-        future: asyncio.Future[SendResult] = self._loop.create_future()
-        await self._submit(sender, future, message, queue, selector, timeout_s)
-        await asyncio.sleep(0)
         return future
 
     async def send_many(

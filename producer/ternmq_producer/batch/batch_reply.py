@@ -91,7 +91,8 @@ def deliver(
     for part in batch.parts:
         end = begin + len(part)
         if not part.sink.done():
-            part.sink.set_results(
+            part.sink.bulk.put_many(
+                part.sink.positions,
                 code,
                 part.unique_keys,
                 part.queues,

@@ -223,26 +223,6 @@ class BulkSlots:
         """Return whether the messages have their answers, or nobody waits for them."""
         return self._is_failed or self.bulk.is_abandoned
 
-    def set_results(
-        self,
-        status: int,
-        unique_keys: list[bytes],
-        queues: list[MessageQueue],
-        queue_offsets: NDArray[np.int64],
-        physical_offsets: NDArray[np.int64],
-        store_host: bytes,
-    ) -> None:
-        """Answer every message as stored."""
-        self.bulk.put_many(
-            self.positions,
-            status,
-            unique_keys,
-            queues,
-            queue_offsets,
-            physical_offsets,
-            store_host,
-        )
-
     def set_exception(self, error: TernError, /) -> None:
         """Answer every message with a copy of `error`: not stored, or not known to be."""
         self._is_failed = True

@@ -1,6 +1,7 @@
 """Pending sends: messages on their way, one or many, and the sinks of their answers."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Final, Protocol
 
@@ -29,159 +30,123 @@ class ResultSink(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
 class PendingSend:
-    """A message on its way to a broker. Owned by the link it waits at.
+    """Message on its way to a broker. Owned by the link at which it waits.
 
-    A plain class with positional arguments: one is made for every single send.
-
-    Attributes:
-        sink: Sink of the answer.
-        topic: Name of the topic, encoded.
-        body: Compressed where `sys_flag` says so.
-        properties: Encoded.
-        queue: Destination.
-        is_ordered: The caller or a key chose the queue: the message stays there, in order.
-        record_bytes: Upper bound of the record's size; the buffer is charged so much.
-        started_ms: Time of the send, monotonic: the one clock that is read for each message.
-        deadline_ms: Time at which the send fails, monotonic.
-        flag: The application's number.
-        sys_flag: Compression bits.
-        unique_key: Assigned with the first batch, and retained. Empty before.
-        attempts: Number of batches that the message went into.
-        maybe_stored: The message was written to a stream whose answer never came, or the answer
-            left in doubt whether it is stored.
+    Made with positional arguments: keywords would cost a fifth more for every single send.
     """
 
-    __slots__ = (
-        "attempts",
-        "body",
-        "deadline_ms",
-        "flag",
-        "is_ordered",
-        "maybe_stored",
-        "properties",
-        "queue",
-        "record_bytes",
-        "sink",
-        "started_ms",
-        "sys_flag",
-        "topic",
-        "unique_key",
-    )
+    sink: ResultSink
+    """Sink of the answer."""
 
-    def __init__(
-        self,
-        sink: ResultSink,
-        topic: bytes,
-        body: bytes,
-        properties: bytes,
-        queue: MessageQueue,
-        is_ordered: bool,
-        record_bytes: int,
-        started_ms: int,
-        deadline_ms: int,
-        flag: int = 0,
-        sys_flag: int = 0,
-    ) -> None:
-        self.sink = sink
-        self.topic = topic
-        self.body = body
-        self.properties = properties
-        self.queue = queue
-        self.is_ordered = is_ordered
-        self.record_bytes = record_bytes
-        self.started_ms = started_ms
-        self.deadline_ms = deadline_ms
-        self.flag = flag
-        self.sys_flag = sys_flag
-        self.unique_key = b""
-        self.attempts = 0
-        self.maybe_stored = False
+    topic: bytes
+    """Name of the topic, encoded."""
+
+    body: bytes
+    """Body, compressed where `sys_flag` has the bits."""
+
+    properties: bytes
+    """Properties, encoded."""
+
+    queue: MessageQueue
+    """Destination."""
+
+    is_ordered: bool
+    """True when the caller or a key chose the queue: the message stays there, in order."""
+
+    record_bytes: int
+    """Upper bound of the record's size, which the buffer is charged with."""
+
+    started_ms: int
+    """Time of the send, monotonic: the one clock that is read for each message."""
+
+    deadline_ms: int
+    """Time at which the send fails, monotonic."""
+
+    flag: int = 0
+    """Number of the application."""
+
+    sys_flag: int = 0
+    """Compression bits."""
+
+    unique_key: bytes = b""
+    """Unique key, assigned with the first batch and retained. Empty before."""
+
+    attempts: int = 0
+    """Number of batches that the message went into."""
+
+    maybe_stored: bool = False
+    """True after the message was written to a stream without an answer, or after an answer that
+    left in doubt whether the message is stored."""
 
     def __len__(self) -> int:
         return 1
 
 
+@dataclass(slots=True, eq=False)
 class PendingBatch:
-    """Messages of one topic on their way to one broker, as columns. Owned by the link it waits at.
+    """Messages of one topic on their way to one broker, as columns. Owned by the link they wait at.
 
     Either a part of a `send_many`, in any queues and without an order, which may be split and is
     tried again message by message; or an atomic batch, in one queue, which stays together and
     travels alone.
-
-    Attributes:
-        sink: Sink of the answers.
-        topic: Name of the topic, encoded.
-        bodies: Compressed where `sys_flags` says so.
-        properties: Encoded, of each message.
-        flags: The application's number of each message.
-        queues: Destination of each message.
-        sizes: Upper bound of each record's size.
-        started_ms: Time of the send, monotonic.
-        deadline_ms: Time at which the send fails, monotonic.
-        sys_flags: Compression bits of each message. None = no body is compressed.
-        is_atomic: The messages are stored together or not at all.
-        is_ordered: The batch, which is atomic, stays in its queue, in order.
-        record_bytes: Sum of `sizes`.
-        queue_ids: Queue id of each message.
-        unique_keys: Assigned with the first transport batch, and retained. Empty before.
-        attempts: Number of transport batches that the messages went into.
-        maybe_stored: See `PendingSend`.
     """
 
-    __slots__ = (
-        "attempts",
-        "bodies",
-        "deadline_ms",
-        "flags",
-        "is_atomic",
-        "is_ordered",
-        "maybe_stored",
-        "properties",
-        "queue_ids",
-        "queues",
-        "record_bytes",
-        "sink",
-        "sizes",
-        "started_ms",
-        "sys_flags",
-        "topic",
-        "unique_keys",
-    )
+    sink: BulkSlots
+    """Sink of the answers."""
 
-    def __init__(
-        self,
-        sink: BulkSlots,
-        topic: bytes,
-        bodies: list[bytes],
-        properties: list[bytes],
-        flags: list[int],
-        queues: list[MessageQueue],
-        sizes: list[int],
-        started_ms: int,
-        deadline_ms: int,
-        *,
-        sys_flags: list[int] | None = None,
-        is_atomic: bool = False,
-        is_ordered: bool = False,
-    ) -> None:
-        self.sink = sink
-        self.topic = topic
-        self.bodies = bodies
-        self.properties = properties
-        self.flags = flags
-        self.queues = queues
-        self.sizes = sizes
-        self.started_ms = started_ms
-        self.deadline_ms = deadline_ms
-        self.sys_flags = sys_flags
-        self.is_atomic = is_atomic
-        self.is_ordered = is_ordered
-        self.record_bytes = sum(sizes)
-        self.queue_ids = [queue.queue_id for queue in queues]
-        self.unique_keys: list[bytes] = []
-        self.attempts = 0
-        self.maybe_stored = False
+    topic: bytes
+    """Name of the topic, encoded."""
+
+    bodies: list[bytes]
+    """Bodies, compressed where `sys_flags` has the bits."""
+
+    properties: list[bytes]
+    """Properties of each message, encoded."""
+
+    flags: list[int]
+    """Number of the application of each message."""
+
+    queues: list[MessageQueue]
+    """Destination of each message."""
+
+    sizes: list[int]
+    """Upper bound of each record's size."""
+
+    started_ms: int
+    """Time of the send, monotonic."""
+
+    deadline_ms: int
+    """Time at which the send fails, monotonic."""
+
+    sys_flags: list[int] | None = None
+    """Compression bits of each message. None = no body is compressed."""
+
+    is_atomic: bool = False
+    """True for messages that are stored together or not at all."""
+
+    is_ordered: bool = False
+    """True for an atomic batch that stays in its queue, in order."""
+
+    unique_keys: list[bytes] = field(default_factory=list[bytes])
+    """Unique keys, assigned with the first transport batch and retained. Empty before."""
+
+    attempts: int = 0
+    """Number of transport batches that the messages went into."""
+
+    maybe_stored: bool = False
+    """See `PendingSend`."""
+
+    record_bytes: int = field(init=False)
+    """Sum of `sizes`."""
+
+    queue_ids: list[int] = field(init=False)
+    """Queue id of each message."""
+
+    def __post_init__(self) -> None:
+        self.record_bytes = sum(self.sizes)
+        self.queue_ids = [queue.queue_id for queue in self.queues]
 
     def __len__(self) -> int:
         return len(self.bodies)
@@ -206,6 +171,16 @@ class PendingBatch:
         if count == len(self):
             return self, None
         return self.rows(range(count)), self.rows(range(count, len(self)))
+
+    def by_broker(self) -> "list[tuple[str, PendingBatch]]":
+        """Return the names of the queues' brokers, each with a batch of that broker's messages."""
+        names = dict.fromkeys(queue.broker_name for queue in self.queues)
+        if len(names) == 1:
+            return [(self.queue.broker_name, self)]
+        return [
+            (name, self.rows([i for i, each in enumerate(self.queues) if each.broker_name == name]))
+            for name in names
+        ]
 
     def rows(self, indices: Sequence[int]) -> "PendingBatch":
         """Return a batch of some messages, in the order of `indices`."""

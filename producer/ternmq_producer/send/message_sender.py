@@ -5,17 +5,17 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
+from itertools import cycle, islice
 from typing import Final
 
 from ternmq_client.instance import ClientInstance
 from ternmq_model.arguments import is_kind
 from ternmq_model.errors import ClosedError, IllegalName, TernError
-from ternmq_model.message import Message
+from ternmq_model.message import Message, SendResult
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.names import check_topic, is_send_forbidden
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.batch.bulk import Bulk, BulkSlot, BulkSlots
-from ternmq_producer.batch.bulk_partition import partition
 from ternmq_producer.batch.pending_send import Pending, PendingBatch, PendingSend, ResultSink
 from ternmq_producer.batch.send_buffer import SendBuffer
 from ternmq_producer.batch.send_errors import renewed, timed_out
@@ -134,6 +134,11 @@ class MessageSender:
                 salt=self.client.env.random.getrandbits(32),
             )
         return self._keys
+
+    def count_one_way(self, answer: "asyncio.Future[SendResult]") -> None:
+        """Count a one-way message that was not stored."""
+        if answer.exception() is not None:
+            self.one_way_failures += 1
 
     def statistics(self) -> SendStatistics:
         """Return what was counted so far."""
@@ -356,19 +361,19 @@ class MessageSender:
                 bulk.put(index, renewed(error, may_have_happened=False))
             return
         now_ms = self._clock.monotonic_ms()
-        slices = partition(
-            bulk,
-            self._fault_strategy.turns(publish_info, len(part)),
-            part,
+        batch = PendingBatch(
+            BulkSlots(bulk, range(start, start + len(part))),
+            publish_info.topic,
             bodies,
             properties,
+            [message.flag for message in part],
+            list(islice(cycle(self._fault_strategy.turns(publish_info, len(part))), len(part))),
             sizes,
-            start=start,
-            started_ms=now_ms,
-            deadline_ms=now_ms + timeout_ms,
-            sys_flags=sys_flags,
+            now_ms,
+            now_ms + timeout_ms,
+            sys_flags,
         )
-        for name, one in slices:
+        for name, one in batch.by_broker():
             self.link(name).add(one)
 
     async def _submit_singly(

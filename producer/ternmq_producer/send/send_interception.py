@@ -1,112 +1,109 @@
 """Interception of sends: a producer's interceptors, around each of its verbs."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from ternmq_client.interceptors import SendInterceptors
+from ternmq_client.interceptors import SendEvent, SendInterceptor, call_safely
 from ternmq_model.clock import Clock
-from ternmq_model.errors import TernError
-from ternmq_model.message import Message, SendManyFailed, SendResult
+from ternmq_model.errors import SendVetoed, TernError
+from ternmq_model.message import Message, SendManyFailed, SendResult, SystemMessage
 from ternmq_producer.batch.bulk import SendResults
+
+OnAnswer = Callable[[SendResult | TernError], None]
+"""Reports the outcome of one message to its interceptors."""
 
 
 class SendInterception:
-    """Calls interceptors before and after sends. Owned by a producer that has some.
+    """Interceptors of one producer, as its sends call them.
 
     Args:
-        interceptors: At least one.
-        clock: For what they are told.
+        group: Name of the producer group.
+        interceptors: Interceptors in the order in which they are called before a send.
+        clock: Clock of the times in events.
     """
 
-    def __init__(self, interceptors: SendInterceptors, clock: Clock) -> None:
+    def __init__(self, group: str, interceptors: Sequence[SendInterceptor], clock: Clock) -> None:
+        self._group = group
         self._interceptors = interceptors
         self._clock = clock
 
-    def before(self, message: Message) -> tuple[Message, Callable[[SendResult | TernError], None]]:
-        """Return what is to be sent, and what to tell of its answer.
+    def before(self, message: Message) -> tuple[Message, OnAnswer]:
+        """Return the message to send instead of `message`, and the function for its outcome.
 
         Raises:
-            TernError: An interceptor refused it.
+            TernError: An interceptor refused the message; those before it know the error.
         """
         began_at_ms = self._clock.wall_ms()
-        sent = self._interceptors.before(message, now_ms=began_at_ms)
+        for count, interceptor in enumerate(self._interceptors):
+            try:
+                message = _checked(message, interceptor.before_send(message))
+            except Exception as raised:
+                error = raised if isinstance(raised, TernError) else SendVetoed(raised)
+                self._report(count, message, error, began_at_ms, took_ms=0)
+                if error is raised:
+                    raise
+                raise error from raised
 
         def after(answer: SendResult | TernError) -> None:
-            self._interceptors.after(
-                sent, answer, began_at_ms=began_at_ms, now_ms=self._clock.wall_ms()
-            )
+            took_ms = max(0, self._clock.wall_ms() - began_at_ms)
+            self._report(len(self._interceptors), message, answer, began_at_ms, took_ms=took_ms)
 
-        return sent, after
+        return message, after
 
-    async def send(
-        self, message: Message, send: Callable[[Message], Awaitable[SendResult]]
-    ) -> SendResult:
-        """Send one message by `send`."""
-        sent, after = self.before(message)
-        try:
-            result = await send(sent)
-        except TernError as error:
-            after(error)
-            raise
-        after(result)
-        return result
-
-    async def enqueue(
-        self, message: Message, enqueue: Callable[[Message], Awaitable[asyncio.Future[SendResult]]]
-    ) -> "asyncio.Future[SendResult]":
-        """Queue one message by `enqueue`."""
-        sent, after = self.before(message)
-        try:
-            future = await enqueue(sent)
-        except TernError as error:
-            after(error)
-            raise
-
-        def tell(done: "asyncio.Future[SendResult]") -> None:
-            if done.cancelled():
-                return
-            error = done.exception()
-            if error is None:
-                after(done.result())
-            elif isinstance(error, TernError):
-                after(error)
-
-        future.add_done_callback(tell)
-        return future
+    def _report(
+        self,
+        count: int,
+        message: Message,
+        answer: SendResult | TernError,
+        began_at_ms: int,
+        *,
+        took_ms: int,
+    ) -> None:
+        """Call the first `count` interceptors, the last one first."""
+        is_error = isinstance(answer, TernError)
+        event = SendEvent(
+            group=self._group,
+            message=message,
+            result=None if is_error else answer,
+            error=answer if is_error else None,
+            began_at_ms=began_at_ms,
+            took_ms=took_ms,
+        )
+        for interceptor in reversed(self._interceptors[:count]):
+            call_safely(interceptor.after_send, event)
 
     async def send_many(
         self,
         messages: Sequence[Message],
         send_many: Callable[[Sequence[Message]], Awaitable[SendResults]],
     ) -> SendResults:
-        """Send messages by `send_many`, but for those that an interceptor refuses.
+        """Send by `send_many` all messages that no interceptor refuses.
 
         Raises:
-            SendManyFailed: Some were refused, or not stored.
+            SendManyFailed: Some messages were refused, or not stored.
         """
-        answers: list[TernError | None] = []
+        refusals: list[TernError | None] = []
         sent: list[Message] = []
-        afters: list[Callable[[SendResult | TernError], None]] = []
+        afters: list[OnAnswer] = []
         for message in messages:
             try:
                 each, after = self.before(message)
             except TernError as error:
-                answers.append(error)
+                refusals.append(error)
             else:
-                answers.append(None)
+                refusals.append(None)
                 sent.append(each)
                 afters.append(after)
         results: SendResults | None = None
-        told: Sequence[SendResult | TernError]
+        outcomes: Sequence[SendResult | TernError]
         try:
-            told = results = await send_many(sent)
+            outcomes = results = await send_many(sent)
         except SendManyFailed as failed:
-            told = failed.results
-        for after, answer in zip(afters, told, strict=True):
-            after(answer)
+            outcomes = failed.results
+        for after, outcome in zip(afters, outcomes, strict=True):
+            after(outcome)
         if results is None or len(sent) < len(messages):
-            left = iter(told)
-            raise SendManyFailed([answer or next(left) for answer in answers])
+            rest = iter(outcomes)
+            raise SendManyFailed([refusal or next(rest) for refusal in refusals])
         return results
 
     async def send_batch(
@@ -114,9 +111,9 @@ class SendInterception:
         messages: Sequence[Message],
         send_batch: Callable[[Sequence[Message]], Awaitable[list[SendResult]]],
     ) -> list[SendResult]:
-        """Send a batch by `send_batch`; one message that is refused refuses all."""
+        """Send a batch by `send_batch`; the refusal of one message refuses all."""
         sent: list[Message] = []
-        afters: list[Callable[[SendResult | TernError], None]] = []
+        afters: list[OnAnswer] = []
         try:
             for message in messages:
                 each, after = self.before(message)
@@ -130,3 +127,18 @@ class SendInterception:
         for after, result in zip(afters, results, strict=True):
             after(result)
         return results
+
+
+def _checked(before: Message, after: object) -> Message:
+    """Return the message that an interceptor made of `before`.
+
+    Raises:
+        TypeError: The result is no message, or lacks properties that the client itself had added.
+    """
+    if not isinstance(after, Message):
+        raise TypeError(f"before_send returned {after!r}, must return a message")
+    if isinstance(before, SystemMessage) and (
+        not isinstance(after, SystemMessage) or after.system_properties != before.system_properties
+    ):
+        raise TypeError("before_send dropped system properties: copy with dataclasses.replace")
+    return after

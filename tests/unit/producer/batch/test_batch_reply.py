@@ -5,12 +5,11 @@ import asyncio
 import numpy as np
 
 from ternmq_model.errors import BrokerBusy, MessageRefused
-from ternmq_model.message import Message, SendResult, SendStatus
+from ternmq_model.message import SendResult, SendStatus
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.batch.batch_reply import deliver, fits
 from ternmq_producer.batch.batcher import ProducerBatch
 from ternmq_producer.batch.bulk import Bulk
-from ternmq_producer.batch.bulk_partition import partition
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
 from tests.unit.producer.batch.test_batcher import Waiter, batch_of, bodies_of, pending
@@ -107,18 +106,9 @@ def test_bulk_messages_are_answered_by_columns() -> None:
     async def main() -> None:
         queues = [MessageQueue("t", broker, number) for broker in "ab" for number in range(2)]
         bulk = Bulk(10, asyncio.get_running_loop().create_future())
-        sent = [Message("t", b"%d" % number) for number in range(10)]
-        slices = partition(
-            bulk,
-            queues[3:] + queues[:3],
-            sent,
-            [one.body for one in sent],
-            [b""] * 10,
-            [1] * 10,
-            start=0,
-            started_ms=0,
-            deadline_ms=1,
-        )
+        batch = batch_of(bulk, [b"%d" % number for number in range(10)], 1, at=1)
+        batch.queues = [queues[(3 + number) % 4] for number in range(10)]
+        slices = batch.by_broker()
         assert sorted(name for name, _ in slices) == ["a", "b"]
         for _, part in slices:
             part.unique_keys = [b"K" + body for body in part.bodies]
