@@ -59,12 +59,11 @@ class SendInterception:
         took_ms: int,
     ) -> None:
         """Call the first `count` interceptors, the last one first."""
-        is_error = isinstance(answer, TernError)
         event = SendEvent(
             group=self._group,
             message=message,
-            result=None if is_error else answer,
-            error=answer if is_error else None,
+            result=None if isinstance(answer, TernError) else answer,
+            error=answer if isinstance(answer, TernError) else None,
             began_at_ms=began_at_ms,
             took_ms=took_ms,
         )
