@@ -32,17 +32,11 @@ from ternmq_producer.send_stream.broker_link import BrokerLink
 logger = logging.getLogger(__name__)
 
 _PART_BYTES_MAX: Final = 4 << 20
-"""Messages that are larger together are taken one by one, as the buffer finds room."""
+"""Bytes of a part of `send_many` beyond which each message waits for buffer space by itself."""
 
 
 class MessageSender:
-    """Topics, links and memory of an open producer. Owned by it.
-
-    Args:
-        group: Name of the producer group.
-        config: How to send.
-        client: Open.
-    """
+    """Topics, links and buffer of an open producer, which owns the sender."""
 
     def __init__(self, group: str, config: ProducerConfig, client: ClientInstance) -> None:
         self.group = group
@@ -50,13 +44,13 @@ class MessageSender:
         self.client = client
         self.buffer = SendBuffer(config.buffer_bytes)
         self.incarnation = f"{client.env.random.getrandbits(64):016x}"
-        """Tells this producer's streams from those of any other with its client id."""
+        """Identity of the producer's streams among others with the same client id."""
 
         self.is_open = True
-        """Takes messages."""
+        """True while messages are accepted."""
 
         self._closing: list[TernError] | None = None
-        """The errors since closing began."""
+        """Errors since closing began."""
 
         self.one_way_failures = 0
         self.late_replies = 0
@@ -79,9 +73,9 @@ class MessageSender:
         client.routes.add_listener(self._on_route)
 
     async def finish(self) -> None:
-        """Wait for the answers to what is under way, at most the send timeout.
+        """Wait until every message has its answer, at most the send timeout.
 
-        An error that comes from now on nobody may ask for: the log counts them in the end.
+        Errors from now on are counted for one line of the log, since no caller may ask for them.
         """
         self._closing = []
         with suppress(TimeoutError):
@@ -110,7 +104,7 @@ class MessageSender:
             )
 
     def fail(self, pending: Pending, error: TernError) -> None:
-        """Answer `error`, unless there is an answer."""
+        """Answer `pending` with `error`, unless it has an answer."""
         sink = pending.sink
         if sink.done():
             return
@@ -121,11 +115,11 @@ class MessageSender:
                 sink.exception()  # so asyncio does not report each when it is dropped
 
     def unique_keys(self, born_host: bytes) -> UniqueKeys:
-        """Return the maker of this producer's keys.
+        """Return the generator of the producer's unique keys.
 
         Args:
-            born_host: This client's address as a broker sees it, with its port. The first one
-                goes into all keys.
+            born_host: Address and port of this client as a broker sees them. The address of the
+                first call goes into all keys.
         """
         if self._keys is None:
             self._keys = UniqueKeys(
@@ -141,7 +135,7 @@ class MessageSender:
             self.one_way_failures += 1
 
     def statistics(self) -> SendStatistics:
-        """Return what was counted so far."""
+        """Return the counters since the producer was opened."""
         return SendStatistics(
             brokers=self._fault_strategy.sends(),
             one_way_failures=self.one_way_failures,
@@ -150,17 +144,17 @@ class MessageSender:
         )
 
     def is_reachable(self, topic: str) -> bool:
-        """Return whether any broker of `topic` can be reached, as far as known."""
+        """Return whether a broker of `topic` could be reached at the last attempt."""
         publish_info = self._known_publish_info(topic)
         return publish_info is not None and publish_info.is_reachable
 
     def send_again(self, pending: Sequence[Pending], *, avoid: str, delay_s: float) -> None:
-        """Send messages again that broker `avoid` did not take. Called by its link.
+        """Send unordered messages again that broker `avoid` did not store.
 
         Args:
-            pending: None of them is ordered.
-            avoid: Another broker's queues come first.
-            delay_s: How long to wait if there are only queues of `avoid`.
+            pending: Messages without an order.
+            avoid: Broker name; queues of other brokers come first.
+            delay_s: Wait before the retry where all queues are those of `avoid`.
         """
         resting: list[Pending] = []
         for one in pending:
@@ -194,12 +188,11 @@ class MessageSender:
     ) -> bool:
         """Pass `message` to its link; return False when it must wait.
 
-        A message waits for a route, for its turn, for buffer space, or for its compression.
-        `ticket` is the message's place in the order of its topic, once it has one.
+        A message waits for a route, for its ticket, for buffer space, or for its compression.
         """
         try:
             publish_info = self._publish_infos.get(message.topic)
-        except TypeError:  # such as a list: `submit` says what a topic is
+        except TypeError:  # such as a list: `submit` raises the error about the topic
             return False
         if publish_info is None:
             return False
@@ -233,8 +226,8 @@ class MessageSender:
         deadline_ms: int,
         ticket: Ticket | None = None,
     ) -> None:
-        """Hand `message` to its link as soon as there is a route and room, and it is its turn."""
-        message.encoded_properties()  # an illegal message fails without asking anybody
+        """Pass `message` to its link once it has a route, its turn and buffer space."""
+        message.encoded_properties()  # an illegal message fails without a request
         with self.buffer.entering(), ExitStack() as stack:
             if ticket is None and is_ordered(message, queue, selector):
                 ticket = stack.enter_context(self._tickets.join(message.topic))
@@ -247,7 +240,7 @@ class MessageSender:
                 else:
                     body, sys_flag = self._compressor.compress(body)
             size = publish_info.overhead_bytes + len(body) + len(properties)
-            await self._take_room(size, deadline_ms, ticket)
+            await self._reserve(size, deadline_ms, ticket)
             self._hand_over(
                 sink, message, publish_info, properties, size, queue, selector, started_ms,
                 deadline_ms, body, sys_flag,
@@ -261,7 +254,7 @@ class MessageSender:
         selector: QueueSelector | None,
         deadline_ms: int,
     ) -> None:
-        """Hand a checked batch to its link as `submit` does."""
+        """Pass a checked batch to its link once it has a route, its turn and buffer space."""
         first = messages[0]
         for message in messages:
             message.encoded_properties()
@@ -270,7 +263,7 @@ class MessageSender:
             ticket = stack.enter_context(self._tickets.join(first.topic)) if is_in_order else None
             publish_info = await self._publish_info(first.topic, deadline_ms)
             properties, sizes = publish_info.encoded(messages)
-            await self._take_room(sum(sizes), deadline_ms, ticket)
+            await self._reserve(sum(sizes), deadline_ms, ticket)
             queue, link = self._choose(first, publish_info, queue, selector, sum(sizes))
             link.add(
                 PendingBatch(
@@ -324,7 +317,7 @@ class MessageSender:
         selector: QueueSelector | None,
         size: int,
     ) -> tuple[MessageQueue, BrokerLink]:
-        """Return the queue of `message` and its link; on an error, return `size` to the buffer."""
+        """Return the queue of `message` and its link; on an error, free `size` bytes."""
         if queue is None and selector is None:
             if message.sharding_key:
                 index = publish_info.index_of_key(message.sharding_key)
@@ -341,9 +334,9 @@ class MessageSender:
     async def submit_part(
         self, bulk: Bulk, part: Sequence[Message], start: int, timeout_ms: int
     ) -> None:
-        """Hand `part`, which begins at message `start`, to its links once there is room.
+        """Pass `part`, which begins at message `start`, to its links once there is buffer space.
 
-        What goes wrong is the answer to the messages concerned.
+        Errors become the answers of their messages.
         """
         now_ms = self._clock.monotonic_ms()
         plain = await self._plain(part, now_ms + timeout_ms)
@@ -355,7 +348,7 @@ class MessageSender:
         if max(sizes) >= self._compress_from:
             bodies, sys_flags = await self._compressor.compress_many(bodies)
         try:
-            await self._take_room(sum(sizes), now_ms + timeout_ms)
+            await self._reserve(sum(sizes), now_ms + timeout_ms)
         except TernError as error:
             for index in range(start, start + len(part)):
                 bulk.put(index, renewed(error, may_have_happened=False))
@@ -379,7 +372,7 @@ class MessageSender:
     async def _submit_singly(
         self, bulk: Bulk, part: Sequence[Message], start: int, deadline_ms: int
     ) -> None:
-        """Submit `part` one by one. No message overtakes a keyed one, or comes in between."""
+        """Submit the messages of `part` one by one; keyed ones are not overtaken."""
         with ExitStack() as stack:
             keyed = {each.topic for each in part if each.sharding_key and is_kind(each.topic, str)}
             tickets = {topic: stack.enter_context(self._tickets.join(topic)) for topic in keyed}
@@ -399,9 +392,10 @@ class MessageSender:
     async def _plain(
         self, part: Sequence[Message], deadline_ms: int
     ) -> tuple[TopicPublishInfo, list[bytes], list[int]] | None:
-        """Return what the fast road needs; None when some of `part` is not for it.
+        """Return queues, properties and sizes of a `part` that can travel as columns.
 
-        That is: another topic, a sharding key, an illegal message, far too many bytes, no route.
+        None: a message has another topic, a sharding key or an error, the part has too many bytes,
+        or the topic has no route.
         """
         topic = part[0].topic
         for message in part:
@@ -418,28 +412,23 @@ class MessageSender:
             return None
         return None if sum(sizes) > _PART_BYTES_MAX else (publish_info, properties, sizes)
 
-    async def _take_room(self, size: int, deadline_ms: int, ticket: Ticket | None = None) -> None:
-        """Reserve `size` bytes of the buffer once it is the turn of `ticket` and they are free.
-
-        Raises:
-            RequestTimedOut: They were not in time.
-            ClosedError: The producer is closed.
-        """
+    async def _reserve(self, size: int, deadline_ms: int, ticket: Ticket | None = None) -> None:
+        """Reserve `size` bytes of the buffer once `ticket` is first and they are free."""
         if ticket is not None and not ticket.is_set():
             async with self._until(deadline_ms, "earlier messages that wait"):
                 await ticket.wait()
         async with self._until(deadline_ms, "room in the buffer"):
             await self.buffer.take(size)
-        if not self.is_open:  # closed in the moment in which there was room
+        if not self.is_open:  # closed at the moment when the bytes became free
             self.buffer.give_back(size)
             raise closed_error()
 
     async def _publish_info(self, topic: str, deadline_ms: int) -> TopicPublishInfo:
-        """Return the queues of `topic` with their links, asking for its route at need."""
+        """Return the publish info of `topic`, asking for the route when it is unknown."""
         publish_info = self._publish_infos.get(topic)
         if publish_info is not None:
             if self.config.fail_fast and not publish_info.is_reachable:
-                await asyncio.sleep(0)  # who tries again and again must not stop the loop
+                await asyncio.sleep(0)  # a caller that retries at once must not stop the loop
                 publish_info.check_reachable()
             return publish_info
         check_topic(topic)
@@ -456,10 +445,7 @@ class MessageSender:
         return self._make_publish_info(topic, queues)
 
     def _known_publish_info(self, topic: str) -> TopicPublishInfo | None:
-        """Return the queues of `topic` as they are known now, without asking anybody.
-
-        A route that has just changed is not looked at until the next send, which may never come.
-        """
+        """Return the publish info of `topic` by the cached route, which may be newer."""
         publish_info = self._publish_infos.get(topic)
         if publish_info is None and (route := self.client.routes.cached(topic)) is not None:
             queues = route.write_queues()
@@ -475,7 +461,7 @@ class MessageSender:
         return publish_info
 
     def link(self, broker_name: str) -> BrokerLink:
-        """Return the way to `broker_name`, made at the first need."""
+        """Return the link to `broker_name`, created on first use."""
         link = self._links.get(broker_name)
         if link is None:
             link = self._links[broker_name] = BrokerLink(broker_name, self)
@@ -483,7 +469,7 @@ class MessageSender:
         return link
 
     def _on_route(self, topic: str) -> None:
-        """Look at the queues of `topic` anew: its route has changed."""
+        """Replace the publish info of `topic` after a change of its route."""
         had_queues = self._publish_infos.pop(topic, None) is not None
         had_queues |= self._reachability.is_lost(topic)
         if had_queues and self._known_publish_info(topic) is None:
@@ -491,7 +477,7 @@ class MessageSender:
 
     @asynccontextmanager
     async def _until(self, deadline_ms: int, what: str) -> AsyncGenerator[None]:
-        """Limit the block, in which nothing is sent yet, to the time before `deadline_ms`."""
+        """Limit the block, before the message is sent, to the time before `deadline_ms`."""
         try:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             async with asyncio.timeout(max(0, left_ms) / 1000):
@@ -501,5 +487,5 @@ class MessageSender:
 
 
 def closed_error() -> ClosedError:
-    """Return what a producer raises that is not open."""
+    """Return the error of a producer that is not open."""
     return ClosedError("the producer is not open: use it inside `async with`")
