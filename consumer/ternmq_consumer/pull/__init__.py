@@ -1,1 +1,1 @@
-"""Pull consumers: the queues that an application polls, assigned by it or by its group."""
+"""Pull consumers: queues that an application polls, assigned by itself or by its group."""

@@ -1,4 +1,4 @@
-"""The pull consumer for synchronous callers."""
+"""Blocking pull consumer, for synchronous callers."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,14 +12,15 @@ from ternmq_model.queue import MessageQueue
 from ternmq_runtime.blocking_pool import BlockingPool
 
 BlockingCallback = Callable[[list[MessageQueue]], None]
-"""Takes queues, sorted, that were given to this member, or are taken from it."""
+"""Function that receives the queues that this member gets or loses, sorted."""
 
 
 class BlockingPullConsumer(BlockingClient[PullConsumer]):
     """`PullConsumer` without `await`: `with BlockingPullConsumer() as consumer`.
 
-    An event loop in a thread of its own does the work. Arguments, results and errors are those of
-    `PullConsumer`, but a seek is over when its call returns. Any thread may call it, one at a time.
+    The event loop runs in a thread of its own. Arguments, results and errors are those of
+    `PullConsumer`, but a seek is complete when its call returns. Any thread may call the methods,
+    one thread at a time.
     """
 
     def __init__(
@@ -62,10 +63,10 @@ class BlockingPullConsumer(BlockingClient[PullConsumer]):
         on_assigned: BlockingCallback | None = None,
         on_revoked: BlockingCallback | None = None,
     ) -> None:
-        """Join the group, and read this member's share of the queues of `topics` from now on.
+        """Join the group and read this member's share of the queues of `topics`.
 
-        The callbacks are called in threads of their own, and may use this consumer, except to poll
-        or to unsubscribe.
+        The callbacks run in threads of their own. They may call this consumer, except `poll` and
+        `unsubscribe`.
         """
         self._run(
             self._client.subscribe(
@@ -75,12 +76,12 @@ class BlockingPullConsumer(BlockingClient[PullConsumer]):
 
 
 def _in_thread(callback: BlockingCallback | None) -> RebalanceCallback | None:
-    """Return what calls `callback` where it may wait for the loop, which goes on meanwhile."""
+    """Return an async callback that calls `callback` in a thread, so that it may wait."""
     if callback is None:
         return None
 
     async def call(queues: list[MessageQueue]) -> None:
-        # Not `asyncio.to_thread`: a callback that hangs would keep the interpreter from ending.
+        # With `asyncio.to_thread` a callback that hangs would keep the interpreter from ending.
         thread = BlockingPool(1)
         try:
             await thread.run(callback, queues)

@@ -1,4 +1,4 @@
-"""The records that a pull consumer has read ahead of one queue, and the application's position."""
+"""Records that a pull consumer has read ahead of one queue, and the application's position."""
 
 from collections import deque
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from ternmq_protos.v1 import messages_pb2 as messages
 
 
 class _FetchedBatch(NamedTuple):
-    """One reply's records, as they came."""
+    """Records of one reply, not decoded."""
 
     records: bytes
     record_sizes: bytes
@@ -25,24 +25,24 @@ class _FetchedBatch(NamedTuple):
 
 
 class FetchedQueue:
-    """One assigned queue of a pull consumer: a `PullReceiver`. Owned by that consumer.
+    """Assigned queue of a pull consumer: a `PullReceiver`. Owned by that consumer.
 
-    Records are decoded when they are taken, so that what is read ahead costs nothing until then.
+    Records are decoded when the application takes them, so reading ahead stays cheap.
 
     Args:
-        queue: Which one.
-        subscription: What is wanted of it.
-        window: How far reading may be ahead.
-        check_crc: Verify the checksum of every body.
-        on_ready: Called when there is something to take.
-        on_gone: Called when the broker has the queue no more; the position is forgotten then.
-        on_refused: Called when the broker does not let the queue be read, or not by the condition.
+        queue: Name of the queue.
+        subscription: Filter of its messages.
+        window: Bounds of reading ahead.
+        check_crc: True = the checksum of every body is verified.
+        on_ready: Called when records are waiting.
+        on_gone: Called when the broker no longer has the queue. The position is lost then.
+        on_refused: Called when the broker refuses the queue or the filter.
 
     Attributes:
-        position: Offset of the next message to take; None while it is not known where to begin.
-        settled: The position when the application last had dealt with everything taken.
-        is_listed: The consumer knows that there is something to take.
-        is_leaving: It is being given away: it is not read any more, wherever it is sought.
+        position: Offset of the next message to take; None = unknown.
+        settled: Position behind the last handled message.
+        is_listed: The consumer knows that records are waiting.
+        is_leaving: The queue is being given away and is not read any more, also after a seek.
     """
 
     def __init__(
@@ -72,24 +72,24 @@ class FetchedQueue:
         self._batches: deque[_FetchedBatch] = deque()
         self._decoded: list[StoredMessage] = []
         self._taken = 0
-        """Messages that were taken of `_decoded`, which is what the first batch held."""
+        """Messages taken from `_decoded`, the messages of the first batch."""
 
     @property
     def has_something(self) -> bool:
-        """Presence of records to take."""
+        """True while records are waiting."""
         return bool(self._batches)
 
     @property
     def is_reading(self) -> bool:
-        """State between start and stop."""
+        """True between `start` and `stop`."""
         return self._pulled is not None
 
     def place(self, offset: QueueOffset) -> None:
-        """Record that the queue begins at `offset`, without reading it."""
+        """Set the position to `offset` without reading."""
         self.position = self.settled = offset
 
     def start(self, subscriber: QueueSubscriber, offset: QueueOffset) -> None:
-        """Read on from `offset`, whatever was read before. A queue that leaves is only placed."""
+        """Read from `offset` on, without earlier records. A leaving queue only gets the position."""
         self.stop()
         self._subscriber = subscriber
         self.place(offset)
@@ -100,7 +100,7 @@ class FetchedQueue:
         )
 
     def stop(self) -> None:
-        """Read no more and forget what was read ahead. Safe to repeat."""
+        """Stop reading and drop the records that are waiting. Safe to repeat."""
         if self._pulled is not None:
             self._pulled.close()
             self._pulled = None
@@ -112,10 +112,11 @@ class FetchedQueue:
         """Return the next messages, at most `count_max`, and move the position past them.
 
         Returns:
-            None of the list may be left although there is more: a filter can take all of a batch.
+            Messages of one batch. An empty list does not mean the end: the filter may drop a whole
+            batch.
 
         Raises:
-            CorruptRecord: The next batch is broken. It will be read again; the position stays.
+            CorruptRecord: The next batch is corrupt. It is read again; the position stays.
         """
         assert self._batches, "there is something to take"
         batch = self._batches[0]
@@ -154,13 +155,13 @@ class FetchedQueue:
             self.position = next_offset
 
     def on_moved(self, offset: QueueOffset) -> None:
-        """Go on at `offset`. See `PullReceiver`."""
+        """Continue at `offset`. See `PullReceiver`."""
         if self._batches and offset >= self._batches[-1].next_offset:
             self._batches[-1] = self._batches[-1]._replace(next_offset=offset)
         elif not self._batches:
             self.position = offset
         elif self._subscriber is not None:
-            # The queue ends before what was read ahead, which is no more.
+            # The queue ends before the records that are waiting: they no longer exist.
             self.start(self._subscriber, offset)
 
     def on_refused(self, error: RefusedError) -> None:
@@ -168,7 +169,7 @@ class FetchedQueue:
         self._on_refused(error)
 
     def on_gone(self, error: RefusedError) -> None:
-        """Forget what was read ahead, and where. See `PullReceiver`."""
+        """Drop the records that are waiting and the position. See `PullReceiver`."""
         self.stop()
         self.position = self.settled = None
         self._on_gone(self, error)

@@ -1,4 +1,4 @@
-"""The pull consumer, which reads assigned or subscribed queues when it is polled."""
+"""Pull consumer: it reads assigned or subscribed queues for `poll`."""
 
 import asyncio
 from collections import deque
@@ -44,41 +44,41 @@ from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner
 
 POLL_MESSAGES_MAX: Final = 4096
-"""Most messages of one `poll`, unless it says otherwise."""
+"""Default of the most messages of one `poll`."""
 
 _STALE_INTERVAL_S: Final = 20.0
 
 _CALLBACKS_WAIT_S: Final = 10.0
-"""Time that leaving waits for `on_revoked`."""
+"""Time that leaving waits for `on_revoked`, s."""
 
 
 class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
-    """Reads queues when it is asked to, between `async with` and its end.
+    """Consumer that reads queues on `poll`, open inside `async with`.
 
-    With `assign` it reads exactly the queues that it is given; it is then no member of a group, and
-    shares nothing. With `subscribe` it is a member that shares the queues of its topics with the
-    others, as push consumers do. Either, not both.
+    After `assign` the consumer reads exactly the given queues and is no member of its group. After
+    `subscribe` the consumer is a member of its group and shares the queues of the topics with the
+    other members, like a push consumer. A consumer uses one of the two, not both.
 
-    Messages that `poll` has returned are behind the position of their queue. `commit` tells the
-    brokers the positions under the group's name, from which this or another consumer begins the
-    next time. With `config.auto_commit` the consumer does it by itself; what the last poll returned
-    counts as dealt with when the next one is called. Otherwise leaving commits nothing. Leaving
-    waits for `on_revoked` for up to 10 s, and for brokers that hang `request_timeout_s` and 1 s.
+    The position of a queue is behind the messages that `poll` has returned. `commit` stores the
+    positions at the brokers as the group's offsets: the next consumer of the group begins there.
+    With `config.auto_commit` the consumer commits by itself; a call of `poll` marks the messages of
+    the call before as handled. Without it, leaving commits nothing. Leaving waits up to 10 s for
+    `on_revoked`, and up to `request_timeout_s` + 1 s for brokers that do not answer.
 
-    One task at a time may poll.
+    Only one task may poll at a time.
 
     Args:
-        group: Under whose name offsets are kept, and whose member it is; empty = none are.
-        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of such. None = as
-            in `client`.
-        config: How to consume.
-        client: How to find and talk to services.
-        env: The seams; None = the real world.
-        client_config: The old name of `client`, with a deprecation warning.
+        group: Consumer group of the offsets and of the membership; empty = no group.
+        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of such. None = the
+            NameServers of `client`.
+        config: Settings of the consumer.
+        client: Settings of the client.
+        env: Clock, network and blocking calls; None = those of the process.
+        client_config: Deprecated name of `client`. Its use gives a warning.
 
     Raises:
-        IllegalName: The group's name.
-        UsageError: Offsets are to be committed by themselves, and there is no group.
+        IllegalName: The group's name is illegal.
+        UsageError: `config.auto_commit` is true without a group.
         ConfigError: A NameServer's address is illegal, an argument has another type, or
             `nameserver` and `client` name different NameServers.
 
@@ -105,9 +105,9 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
         queues = PullQueues(self._config, self._lose, self._refuse)
         super().__init__(ClientInstance(client, env=env), queues)
         self._new: dict[MessageQueue, None] = {}
-        """Assigned queues that no poll has seen yet, or not since they were gone."""
+        """Assigned queues without a start offset: new ones, and ones that were gone."""
         self._gone: dict[MessageQueue, RefusedError] = {}
-        """Queues whose broker has them no more, until a poll has said so."""
+        """Queues that their broker no longer has, until a poll raises the error."""
         self._failures: deque[Exception] = deque()
         """Errors of callbacks, and refusals of brokers, until a poll raises them."""
         self._commit_due_ms = 0
@@ -153,14 +153,14 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
         await stack.enter_async_context(membership)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """Return the queues of `topic` that may be read, sorted.
+        """Return the readable queues of `topic`, sorted.
 
-        Brokers that do not permit it are left out, and logged.
+        Brokers without read permission are left out and logged.
 
         Raises:
-            IllegalName: The topic's name.
-            PermissionRefused: There is none: the topic may not be read.
-            TopicNotFound: No NameServer knows it.
+            IllegalName: The topic's name is illegal.
+            PermissionRefused: No queue of the topic may be read.
+            TopicNotFound: No NameServer knows the topic.
             TransportError: No NameServer answers.
         """
         route = await self._client.routes.route(check_topic(topic))
@@ -173,19 +173,20 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
     def assign(
         self, queues: Iterable[MessageQueue], expression: SubscriptionExpression = ALL_TAGS
     ) -> None:
-        """Read these queues and no others.
+        """Replace the assigned queues.
 
-        One that was assigned before goes on where it is. A new one begins where `seek` says, else
-        at the group's offset, else where `config.consume_from` says; the first `poll` finds out.
+        A queue that is assigned already keeps its position. A new queue begins at the offset of
+        `seek`, else at the group's offset, else at `config.consume_from`; the first `poll` resolves
+        it.
 
         Args:
-            queues: Of any topics.
-            expression: What is wanted of the new ones: tags, such as `*` or `a || b`, or a
-                condition on properties: `sql("amount > 100")`.
+            queues: Queues of any topics.
+            expression: Filter of the new queues: tags, such as `*` or `a || b`, or a condition on
+                properties: `sql("amount > 100")`.
 
         Raises:
-            UsageError: The expression names no tag or is no condition, `queues` are not queues, or
-                the consumer is subscribed.
+            UsageError: The expression is malformed, `queues` has other values than queues, or the
+                consumer is subscribed.
         """
         given: object = queues
         if isinstance(given, str):  # whoever does not check types learns it here
@@ -223,24 +224,24 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
         on_assigned: RebalanceCallback | None = None,
         on_revoked: RebalanceCallback | None = None,
     ) -> None:
-        """Join the group, and read this member's share of the queues of `topics` from now on.
+        """Join the group and read this member's share of the queues of `topics`.
 
-        Returns when the group is joined; `assigned` waits for the first share. A queue begins at
-        the group's offset, else where `config.consume_from` says. A callback that raises has its
-        error raised by the next `poll`.
+        The call returns when the consumer has joined; `assigned` waits for the first share. A queue
+        begins at the group's offset, else at `config.consume_from`. The next `poll` raises the
+        error of a callback.
 
         Args:
             topics: A topic, tags or conditions by topic, or subscriptions, as for `PushConsumer`.
-                All members of the group must say the same.
-            on_assigned: Called with queues that are new, before anything of them is read: it may
-                `seek`.
-            on_revoked: Called with queues that go to another member, that were deleted, or that are
-                given up by leaving. Nothing of them is polled any more; it may `commit` where they
-                are. Both may be `async def`.
+                All members of a group must have equal subscriptions.
+            on_assigned: Function or coroutine function that receives new queues before they are
+                read. It may `seek`.
+            on_revoked: Function or coroutine function that receives queues that go to another
+                member, are deleted, or are given up by leaving. Their messages are not polled any
+                more. It may `commit` their positions.
 
         Raises:
-            UsageError: The consumer has no group, has queues assigned, or is subscribed already.
-            IllegalName: A topic's name.
+            UsageError: The consumer has no group, has assigned queues, or is subscribed already.
+            IllegalName: A topic's name is illegal.
             RefusedError: A broker refuses this client.
             Unreachable: No NameServer answers.
         """
@@ -256,11 +257,11 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
         await self._member.subscribe(by_topic, callbacks)
 
     async def unsubscribe(self) -> None:
-        """Drop every queue, calling `on_revoked`, and leave the group. Safe to repeat."""
+        """Give up every queue, call `on_revoked` and leave the group. Safe to repeat."""
         await self._member.unsubscribe()
 
     async def assigned(self) -> None:
-        """Wait until this member owns its first share of the queues, which may be none.
+        """Wait until this member has its first share of the queues. The share may be empty.
 
         Raises:
             UsageError: The consumer is not subscribed.
@@ -268,16 +269,16 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
         await self._member.assigned()
 
     def assignment(self) -> list[MessageQueue]:
-        """Return the queues that are read now, sorted."""
+        """Return the queues of this consumer, sorted."""
         return self._queues.names
 
     def pause(self, *queues: MessageQueue) -> None:
         """Suspend polling of these queues until `resume`. They stay assigned.
 
-        What is read ahead of them stays, and reading ahead goes on up to its bound.
+        Reading ahead goes on up to its bound.
 
         Raises:
-            UsageError: A queue is not assigned; those named before it are paused.
+            UsageError: A queue is not assigned. The queues before it are paused.
         """
         for queue in queues:
             self._queues.pause(queue)
@@ -286,7 +287,7 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
         """Resume paused queues. A queue that is not paused is unchanged.
 
         Raises:
-            UsageError: A queue is not assigned; those named before it are resumed.
+            UsageError: A queue is not assigned. The queues before it are resumed.
         """
         for queue in queues:
             self._queues.resume(queue)
@@ -298,35 +299,35 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
     async def poll(
         self, *, timeout_s: float = 1.0, messages_max: int = POLL_MESSAGES_MAX
     ) -> list[StoredMessage]:
-        """Return the next messages of the assigned queues, waiting for the first one.
+        """Wait for messages of the assigned queues and return them.
 
-        Those of one queue come in the order of their offsets; the queues take turns. Cancelling
-        is safe: what was not returned is returned by the next call.
+        Messages of one queue come in the order of their offsets; the queues take turns. Cancelling
+        is safe: the next call returns the messages.
 
         Args:
-            timeout_s: How long to wait, once it is known where to begin in every queue. 0 = give
-                what is there.
-            messages_max: Most messages, 1 or more.
+            timeout_s: Longest wait for a message, after the start offsets of all queues are known,
+                s. 0 = no wait.
+            messages_max: Most messages, at least 1.
 
         Returns:
-            Nothing when `timeout_s` is over.
+            Messages; an empty list after `timeout_s`.
 
         Raises:
-            CorruptRecord: What the broker sent of one queue is broken. The positions stay; the
-                next call goes on, with that queue read again.
-            PermissionRefused: A queue, or a whole topic, may not be read, or the group may not
-                consume. Brokers are asked again every few seconds, and one call after each refusal
-                raises this; the others serve the other queues. Positions stay.
-            RefusedError: A broker does not take the condition that a queue is read by. It is asked
-                again every few seconds.
-            TopicNotFound: An assigned queue, which it names, is gone, with what was read ahead of
-                it and with its position. It stays assigned: once it exists again, the next call
-                begins it as if it were newly assigned; until then each raises this. `assign` others
-                to go on.
-            TransportError: It could not be found out where to begin in an assigned queue, or where
-                a seek goes that was not awaited.
-            UsageError: No queue is assigned and no topic subscribed.
-            Exception: What a callback given to `subscribe` raised.
+            CorruptRecord: A broker sent corrupt records of one queue. Positions stay; the next call
+                reads that queue again.
+            PermissionRefused: A queue or a whole topic may not be read, or the group may not
+                consume. The consumer asks again every few seconds, and one call after each refusal
+                raises this error; other calls serve the other queues. Positions stay.
+            RefusedError: A broker refuses the filter of a queue. The consumer asks again every few
+                seconds.
+            TopicNotFound: An assigned queue, which the error names, is gone. Its position and its
+                waiting records are lost. The queue stays assigned: each call raises this error
+                until the queue exists again and begins like a new one. `assign` other queues to go
+                on.
+            TransportError: The start offset of an assigned queue, or the target of a seek that was
+                not awaited, could not be read.
+            UsageError: No queue is assigned and no topic is subscribed.
+            Exception: A callback given to `subscribe` raised the error.
         """
         if not len(self._queues) and not self._is_subscribed:
             raise UsageError("assign queues, or subscribe, before you poll")
@@ -342,7 +343,7 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
         self._raise_news()
         if self._new:
             await self._begin_new()
-        # One who polls in a loop must not keep what reads ahead, and heartbeats, from their turn.
+        # A loop of polls must give reading ahead and heartbeats their turn.
         await asyncio.sleep(0)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -356,13 +357,13 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
         return []
 
     async def commit(self) -> bool:
-        """Send the brokers all positions that they do not have yet.
+        """Store the positions of all queues at their brokers.
 
-        After a `seek` backwards, lower offsets than before are kept too.
+        After a `seek` backwards the brokers store the lower offsets too.
 
         Returns:
-            Whether the brokers have all positions now. If one did not answer, or refused (the log
-            says why: another consumer of the group may be further), the next call tries again.
+            True = the brokers have all positions. After False the next call tries again: a broker
+            did not answer, or refused because another consumer of the group is ahead (see the log).
 
         Raises:
             UsageError: The consumer has no group.
@@ -372,12 +373,12 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
         return await self._context.offsets.commit()
 
     async def committed(self, queue: MessageQueue) -> QueueOffset | None:
-        """Return the group's offset as the broker has it; None = never committed.
+        """Return the group's offset at the broker; None = never committed.
 
-        A broker of an earlier version tells a group that is new to a young queue 0 instead.
+        A broker of an earlier version may return 0 instead of None for a young queue.
 
         Raises:
-            TransportError: The broker did not answer.
+            TransportError: The broker does not answer.
             UsageError: The consumer has no group.
         """
         self._check_group("have an offset")
@@ -392,7 +393,7 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
                 self._context.offsets.place(fetched.queue, fetched.position)
 
     def _settle(self) -> None:
-        """Record the messages of earlier polls as handled, and commit them when that is due."""
+        """Mark the messages of earlier polls as handled, and commit them if a commit is due."""
         self._queues.settle()
         now_ms = self._client.env.clock.monotonic_ms()
         if now_ms < self._commit_due_ms or (self._committing and not self._committing.done()):
@@ -438,13 +439,13 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
             self._member.take_reset(queue, offset, version)
 
     def _go_on(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        """Go on where somebody else has set the group's offset."""
+        """Continue at an offset of the group that a reset has set."""
         fetched = self._queues.find(queue)
         if fetched is not None:
             fetched.start(self._context.links, offset)
 
     def _lose(self, fetched: FetchedQueue, error: RefusedError) -> None:
-        """Forget where a queue was that is gone; of an assigned one the next poll says so."""
+        """Drop the position of a missing queue. For an assigned one the next poll raises the error."""
         queue = fetched.queue
         self._context.offsets.forget((queue,))
         self._client.ask_route_again(queue.topic)
@@ -461,12 +462,12 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
         self._queues.arrived.set()
 
     def _refuse(self, error: RefusedError) -> None:
-        """Store the refusal of a queue for the next poll: once, however many queues there are."""
+        """Store the refusal of a queue for the next poll. Equal refusals are stored once."""
         if not any(isinstance(each, RefusedError) for each in self._failures):
             self._fail(error)
 
     def _raise_news(self) -> None:
-        """Raise what a poll has to tell, one thing at a time."""
+        """Raise the first stored error, if any."""
         if self._failures:
             raise self._failures.popleft()
         for queue in self._gone:

@@ -1,4 +1,4 @@
-"""The queues that a pull consumer reads, and what is there to be polled."""
+"""Queues of a pull consumer, and the turns of those with waiting records."""
 
 import asyncio
 from collections import deque
@@ -14,15 +14,15 @@ from ternmq_model.subscription import Subscription
 
 
 class PullQueues:
-    """Queues by name; those in which something lies take turns. Owned by one pull consumer.
+    """Queues by name. Queues with waiting records take turns. Owned by one pull consumer.
 
     Args:
-        config: How far to read ahead.
-        on_gone: Called with a queue that its broker has no more; its position is forgotten.
-        on_refused: Called when a broker does not let a queue be read, or not by its condition.
+        config: Settings with the bounds of reading ahead.
+        on_gone: Called with a queue that its broker no longer has. Its position is lost.
+        on_refused: Called when a broker refuses a queue or its filter.
 
     Attributes:
-        arrived: Set when a poll that waits should look again.
+        arrived: Event that wakes a waiting poll.
     """
 
     def __init__(
@@ -39,35 +39,35 @@ class PullQueues:
         self._paused: set[MessageQueue] = set()
         self._ready: deque[FetchedQueue] = deque()
         self._taken: dict[FetchedQueue, None] = {}
-        """Queues of which messages were taken and not settled."""
+        """Queues with taken messages that are not settled."""
 
     def __len__(self) -> int:
         return len(self._fetched)
 
     @property
     def all(self) -> list[FetchedQueue]:
-        """Every queue, in the order in which they were added."""
+        """All queues, in the order of their addition."""
         return list(self._fetched.values())
 
     @property
     def names(self) -> list[MessageQueue]:
-        """Every queue's name, sorted."""
+        """Names of all queues, sorted."""
         return sorted(self._fetched)
 
     @property
     def paused(self) -> list[MessageQueue]:
-        """Names of the paused ones, sorted."""
+        """Names of the paused queues, sorted."""
         return sorted(self._paused)
 
     def find(self, queue: MessageQueue) -> FetchedQueue | None:
-        """Return the queue of that name, or None."""
+        """Return the queue with the name `queue`; None = no such queue."""
         return self._fetched.get(queue)
 
     def get(self, queue: MessageQueue) -> FetchedQueue:
-        """Return the queue of that name.
+        """Return the queue with the name `queue`.
 
         Raises:
-            UsageError: It is not assigned.
+            UsageError: The queue is not assigned.
         """
         fetched = self._fetched.get(queue)
         if fetched is None:
@@ -110,10 +110,10 @@ class PullQueues:
             self._offer(fetched)
 
     def take(self, count_max: int) -> list[StoredMessage]:
-        """Return what is there, at most `count_max` messages, queue by queue in turn.
+        """Return waiting messages, at most `count_max`, queue by queue in turn.
 
         Raises:
-            CorruptRecord: The next batch of a queue is broken, and will be read again.
+            CorruptRecord: The next batch of a queue is corrupt. It is read again.
         """
         found: list[StoredMessage] = []
         while self._ready and len(found) < count_max:
@@ -125,7 +125,7 @@ class PullQueues:
                 part = fetched.take(count_max - len(found))
             except CorruptRecord:
                 if found:
-                    # It is read again and comes up again if it stays broken.
+                    # The batch is read again, and raises again if it stays corrupt.
                     return found
                 raise
             self._taken[fetched] = None
@@ -135,7 +135,7 @@ class PullQueues:
         return found
 
     def settle(self) -> None:
-        """Record that everything taken so far is handled."""
+        """Mark all taken messages as handled."""
         for fetched in self._taken:
             fetched.settled = fetched.position
         self._taken.clear()

@@ -1,4 +1,4 @@
-"""Seeks of a pull consumer, and the offsets that they can go by."""
+"""Seeks of a pull consumer, and queries of offsets."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -15,11 +15,11 @@ from ternmq_model.queue import MessageQueue
 
 
 class SeekingPullConsumer(ABC):
-    """The part of a pull consumer that seeks.
+    """Base of the pull consumer with its seeks.
 
     Args:
-        client: Gives routes and connections.
-        queues: What is assigned.
+        client: Client with routes and connections.
+        queues: Queues of the consumer.
     """
 
     def __init__(self, client: ClientInstance, queues: PullQueues) -> None:
@@ -42,10 +42,10 @@ class SeekingPullConsumer(ABC):
 
     @abstractmethod
     def _is_new(self, queue: MessageQueue) -> bool:
-        """Return whether the next poll begins to read `queue`, once its broker is known."""
+        """Return whether `queue` has no start offset yet."""
 
     def position(self, queue: MessageQueue) -> QueueOffset | None:
-        """Return the offset of the next message; None before the first `poll` has found it out.
+        """Return the offset of the next message; None = no `poll` has resolved the begin yet.
 
         Raises:
             UsageError: The queue is not assigned.
@@ -55,13 +55,13 @@ class SeekingPullConsumer(ABC):
     def seek(self, queue: MessageQueue, offset: int) -> Seek[None]:
         """Seek `queue` to the message at `offset`, or to the first after it.
 
-        An offset before the first message or after the last one is corrected by the broker to
-        the nearest that is. The next commit keeps it for the group, also when it is lower. It is
-        done when this returns; nothing is to be awaited.
+        The broker corrects an offset outside the queue to the nearest one inside. The next commit
+        stores the offset for the group, also a lower one. The seek is complete when the call
+        returns; awaiting the result is not needed.
 
         Raises:
             UsageError: The queue is not assigned, or the offset is negative.
-            RuntimeError: It is called outside the event loop, as by another thread.
+            RuntimeError: The caller is not on the event loop, for example another thread.
         """
         wanted = checked_offset(queue, offset)
         done = asyncio.get_running_loop().create_future()
@@ -80,31 +80,31 @@ class SeekingPullConsumer(ABC):
         return Seek(done)
 
     def seek_to_begin(self, *queues: MessageQueue) -> Seek[None]:
-        """Go to the oldest message of these queues; of all that are assigned if none is named.
+        """Seek these queues, or all assigned ones, to their oldest message.
 
-        It begins at once, awaited or not: the next `poll` waits for it. A queue that is given up
-        meanwhile is left out.
+        The seek begins at once, also without `await`: the next `poll` waits for its end. Queues
+        that are given up meanwhile are left out.
 
         Raises:
-            UsageError: A queue is not assigned. Nothing was sought.
-            TransportError: A broker did not answer. Nothing was sought. Raised where it is awaited,
-                else by the next `poll`.
+            UsageError: A queue is not assigned. No position changes.
+            TransportError: A broker does not answer. No position changes. The await of the seek
+                raises the error, else the next `poll`.
         """
         sought = self._sought(queues)
         return self._begin(sought, lambda: self.begin_offsets(sought))
 
     def seek_to_end(self, *queues: MessageQueue) -> Seek[None]:
-        """Go behind the newest message of these queues; of all that are assigned if none is named.
+        """Seek these queues, or all assigned ones, behind their newest message.
 
-        Await it where what is sent next is to be read. Else as `seek_to_begin`.
+        Await the seek before a send of messages that must be read. Otherwise see `seek_to_begin`.
         """
         sought = self._sought(queues)
         return self._begin(sought, lambda: self.end_offsets(sought))
 
     def seek_to_time(self, at_ms: int, *queues: MessageQueue) -> Seek[None]:
-        """Go to the first message stored at `at_ms` or later, Unix milliseconds, else to the end.
+        """Seek to the first message stored at `at_ms` (Unix ms) or later, else to the end.
 
-        As `seek_to_begin`; `UsageError` also where `at_ms` is no such time.
+        See `seek_to_begin`. An illegal `at_ms` raises `UsageError`.
         """
         at_ms = check_time_ms("at_ms", at_ms)
         sought = self._sought(queues)
@@ -128,8 +128,8 @@ class SeekingPullConsumer(ABC):
         """Return the offset of the oldest message of each queue.
 
         Raises:
-            TopicNotFound: Nobody has the topic.
-            TransportError: A broker did not answer.
+            TopicNotFound: No NameServer knows the topic.
+            TransportError: A broker does not answer.
         """
         return await self._offset_lookup.begins(await self._routed(queues))
 
@@ -137,8 +137,8 @@ class SeekingPullConsumer(ABC):
         """Return the offset that the next message of each queue will have.
 
         Raises:
-            TopicNotFound: Nobody has the topic.
-            TransportError: A broker did not answer.
+            TopicNotFound: No NameServer knows the topic.
+            TransportError: A broker does not answer.
         """
         return await self._offset_lookup.ends(await self._routed(queues))
 
@@ -148,17 +148,17 @@ class SeekingPullConsumer(ABC):
         """Return the offset of the first message stored at a time or later, else the queue's end.
 
         Args:
-            times_ms: Unix milliseconds, by queue.
+            times_ms: Time for each queue, Unix ms.
 
         Raises:
-            TopicNotFound: Nobody has the topic.
-            TransportError: A broker did not answer.
+            TopicNotFound: No NameServer knows the topic.
+            TransportError: A broker does not answer.
         """
         await self._routed(times_ms)
         return await self._offset_lookup.at_times(times_ms)
 
     async def _routed(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        """Return `queues`, with routes known that tell who serves them."""
+        """Return `queues` after their routes are loaded."""
         wanted = list(queues)
         for topic in dict.fromkeys(queue.topic for queue in wanted):
             await self._client.routes.route(topic)

@@ -1,20 +1,20 @@
-"""Flow control: the credits by which a broker sends ahead of a queue's reader. Pure.
+"""Flow control: credits for a broker to send ahead of a queue's reader. Pure.
 
-A reader opens a queue with a credit in bytes and in messages; the broker stops when either ends,
-which it may overshoot by one record. What the reader has finished with it gives back, and tells
-the broker once a quarter of the window has come together.
+A reader opens a queue with a credit in bytes and messages. The broker stops when one of them is
+used up, and may exceed it by one record. The reader returns the credit of finished messages, in
+portions of at least a quarter of the window.
 """
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 GIVE_BACK_FRACTION: Final = 4
-"""Credit is told to the broker by this part of the window: small enough to keep the broker
-sending, large enough to be few messages."""
+"""Divisor of the window for the smallest returned credit: small enough to keep the broker sending,
+large enough for few requests."""
 
 
 class Credit(NamedTuple):
-    """Permission of a broker to send. It sends nothing while either number is zero."""
+    """Permission for a broker to send. A broker sends nothing while one of the numbers is zero."""
 
     messages: int
     record_bytes: int
@@ -22,7 +22,7 @@ class Credit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FlowControlWindow:
-    """Bounds of what may lie unfinished of one queue at a reader.
+    """Bounds of the unfinished messages of one queue at a reader.
 
     Source: RocketMQ `pullThresholdForQueue`, `pullThresholdSizeForQueue`,
     `consumeConcurrentlyMaxSpan`.
@@ -31,16 +31,15 @@ class FlowControlWindow:
     messages: int
     record_bytes: int
     span_max: int | None = None
-    """No credit is given while reading is further than this ahead of committing: one message that
-    is never finished must not let an unbounded stretch behind it become due for redelivery.
-    None = no such limit."""
+    """Most offsets between reading and committing; beyond it no credit is returned. It bounds the
+    messages that are delivered again behind one message that is never finished. None = no limit."""
 
 
 class CreditLedger:
     """Use of a window. Owned by one subscription of one queue.
 
     Args:
-        window: Both sides of it are at least 1.
+        window: Bounds; both numbers are at least 1.
     """
 
     def __init__(self, window: FlowControlWindow) -> None:
@@ -52,13 +51,13 @@ class CreditLedger:
 
     @property
     def is_unused(self) -> bool:
-        """State of an unused window: the broker may send all of it."""
+        """True while the broker may send the whole window."""
         return not self._held_messages
 
     def opening(self) -> Credit:
-        """Return the credit to subscribe with: what is not held. The broker then owes nothing.
+        """Return the credit of a new subscription: the window without the unfinished messages.
 
-        Where more is held than the window allows, the excess is kept back from later credit.
+        If the unfinished messages exceed the window, the excess is subtracted from later credit.
         """
         free_messages = self._window.messages - self._held_messages
         free_bytes = self._window.record_bytes - self._held_bytes
@@ -79,10 +78,10 @@ class CreditLedger:
         self._owed_bytes += record_bytes
 
     def due(self, span: int = 0) -> Credit | None:
-        """Return the credit to tell the broker now, which then counts as told; None = not yet.
+        """Return the credit to send to the broker and count it as sent; None = not due yet.
 
         Args:
-            span: How far reading is ahead of committing.
+            span: Offsets between reading and committing.
         """
         if self._window.span_max is not None and span > self._window.span_max:
             return None

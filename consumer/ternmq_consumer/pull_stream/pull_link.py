@@ -1,12 +1,11 @@
-"""One stream per broker by which a consumer reads all its queues there.
+"""Pull stream of a consumer to one broker, for all of its queues there.
 
-A subscription (`PulledQueue`) outlives the stream: when the stream breaks it is opened again, and
-every subscription goes on at the offset after the last reply that arrived. What was on its way is
-read again; nothing is skipped and nothing comes twice. Only when the broker says that there is no
-such queue the subscription is over.
+A subscription (`PulledQueue`) outlives the stream. A broken stream is opened again, and every
+subscription continues at the offset after its last reply. Replies that were lost are read again: no
+message is skipped, and none comes twice. A subscription ends when the broker has no such queue.
 
-On the wire a subscription has a number, new each time it is sent, so that replies to an earlier
-one, which may still be under way, are told apart and dropped.
+A subscription has a number on the wire, new for each request, so that late replies to an earlier
+request are recognised and dropped.
 """
 
 import asyncio
@@ -49,12 +48,12 @@ Source: RocketMQ `ProcessQueue.isPullExpired`.
 """
 
 _GONE: Final = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER})
-"""By these a broker ends a subscription whose topic it does not have, or not that queue of it."""
+"""Codes that end a subscription: the broker does not have the topic or the queue."""
 
 _NO_CONDITION: Final = frozenset(
     {ResponseCode.SYSTEM_ERROR, ResponseCode.SUBSCRIPTION_PARSE_FAILED}
 )
-"""By these a broker refuses a condition: it serves none, or cannot read this one."""
+"""Codes that refuse a filter: the broker supports none, or cannot parse this one."""
 
 _REOPEN: Final = RetryPolicy(delay_s_first=0.2, delay_s_max=5.0)
 _RESUBSCRIBE: Final = RetryPolicy(delay_s_first=1.0, delay_s_max=10.0)
@@ -63,45 +62,45 @@ PullStream = ClientStream[messages.PullStreamReply, messages.PullStreamRequest]
 
 
 class ReplicaSelector(Protocol):
-    """Selects the member of its broker name that a queue is read from. Must not wait."""
+    """Selects the member of a broker name from which a queue is read. Its methods do not wait."""
 
     def suggested(self, pulled_queue: PulledQueue, broker_id: int) -> None:
-        """Handle the suggestion of another member by the present one."""
+        """Handle the present member's suggestion of another one."""
         ...
 
     def failed(self, pulled_queues: Sequence[PulledQueue], broker_id: int, reason: str) -> bool:
         """Handle the failure of a member to serve these queues.
 
         Returns:
-            Whether they are read from another one now.
+            True = another member serves the queues now.
         """
         ...
 
 
 class FixedReplica:
-    """Leaves every queue at the member it is read from."""
+    """Selector that never changes the member of a queue."""
 
     def suggested(self, pulled_queue: PulledQueue, broker_id: int) -> None:
-        """Do nothing."""
+        """Ignore the event."""
 
     def failed(self, pulled_queues: Sequence[PulledQueue], broker_id: int, reason: str) -> bool:
-        """Do nothing."""
+        """Ignore the event."""
         return False
 
 
 class PullLink:
-    """The pull stream of one consumer to one broker. Used by one event loop.
+    """Pull stream of one consumer to one broker. Used by one event loop.
 
-    Its owner runs `run` as a task; that alone touches the stream.
+    The owner runs `run` as a task. Only that task uses the stream.
 
     Args:
-        env: The seams.
-        brokers: Gives the connection.
-        broker_name: Whom to read from.
-        broker_id: Which member of that name; 0 = the master.
-        selector: Told when another member should be read from.
-        client_id: Whose stream it is.
-        group: For whom it reads; may be empty.
+        env: Clock, network and blocking calls.
+        brokers: Connections of the client.
+        broker_name: Name of the broker.
+        broker_id: Id of the member; 0 = the master.
+        selector: Selector of another member.
+        client_id: Id of the client.
+        group: Consumer group; may be empty.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class PullLink:
 
     @property
     def queues(self) -> list[PulledQueue]:
-        """The queues that are read over this link."""
+        """Queues that are read over this link."""
         return list(self._queues)
 
     def subscribe(
@@ -145,23 +144,23 @@ class PullLink:
         *,
         epoch: int = 0,
     ) -> PulledQueue:
-        """Begin to read `queue` at `start`; `receiver` gets what is read.
+        """Read `queue` from `start` on and pass the replies to `receiver`.
 
-        `epoch` is the broker's when it told of `start`, 0 where that is not known.
+        `epoch` is the broker's epoch at the reply with `start`; 0 = unknown.
         """
         pulled_queue = PulledQueue(self, queue, subscription, start, window, receiver, epoch)
         self.take_over(pulled_queue)
         return pulled_queue
 
     def take_over(self, pulled_queue: PulledQueue) -> None:
-        """Read a queue that nobody reads. See `PulledQueue.go_to`."""
+        """Read a queue that no link reads. See `PulledQueue.go_to`."""
         self._queues[pulled_queue] = None
         if self._is_streaming:
             self._send_subscribe(pulled_queue)
         self._changed.set()
 
     def give_up(self, pulled_queue: PulledQueue) -> None:
-        """Read a queue no more, which stays open. See `PulledQueue.go_to`."""
+        """Stop reading a queue without closing it. See `PulledQueue.go_to`."""
         del self._queues[pulled_queue]
         self._take_number(pulled_queue, tell_broker=True)
 
@@ -175,7 +174,7 @@ class PullLink:
     def renew_stale(self) -> None:
         """Resend subscriptions with an unused window and no reply for `STALE_AFTER_S`.
 
-        A queue without new messages is among them; for that one it changes nothing.
+        A queue without new messages is resent too, without effect.
         """
         now_ms = self._env.clock.monotonic_ms()
         for pulled_queue in self._queues:
@@ -189,20 +188,20 @@ class PullLink:
                 self._send_subscribe(pulled_queue)
 
     def write(self, request: messages.PullStreamRequest) -> None:
-        """Send `request` on the present stream, if there is one, without waiting."""
+        """Send `request` on the open stream, if any, without waiting."""
         if self._is_streaming:
             self._outbox.append(request)
             self._changed.set()
 
     async def run(self) -> None:
-        """Hold the stream open while there are subscriptions, until cancelled."""
+        """Keep the stream open while there are subscriptions, until cancelled."""
         again_at_ms = 0
         while True:
             while not self._queues:
                 self._changed.clear()
                 await self._changed.wait()
             if (pause_ms := again_at_ms - self._env.clock.monotonic_ms()) > 0:
-                # Queues that come back from a member that refuses as well would run in circles.
+                # Two members that both refuse would pass a queue to each other for ever.
                 await asyncio.sleep(pause_ms / 1000)
                 again_at_ms = 0
                 continue
@@ -218,7 +217,7 @@ class PullLink:
                 continue  # what a slave does not permit, or no more, its master may
             is_lasting = False
             if isinstance(error, RefusedError):
-                # By itself it does not heal: somebody has to change a name, or a permission.
+                # A refusal lasts until an operator changes a name or a permission.
                 is_lasting = isinstance(error, PermissionRefused) or not error.retryable
             if isinstance(error, RefusedError) and is_lasting:
                 for pulled_queue in self.queues:
@@ -234,7 +233,7 @@ class PullLink:
             )
 
     async def _stream_once(self) -> TernError | None:
-        """Hold one stream from its beginning to its end; return why it broke."""
+        """Serve one stream until it ends. Return the error that ended it."""
         try:
             connection = await self._brokers.broker(self._broker_name, self._broker_id)
         except (TransportError, RefusedError) as error:
@@ -250,12 +249,12 @@ class PullLink:
         return None
 
     async def _stream(self, stream: PullStream) -> None:
-        """Serve every subscription on `stream` until it ends or breaks.
+        """Serve every subscription on `stream` until the stream ends.
 
         Raises:
-            TransportError: It broke.
-            RefusedError: The broker has ended it.
-            ClosedError: It was ended on this side.
+            TransportError: The connection broke.
+            RefusedError: The broker ended the stream.
+            ClosedError: This client ended the stream.
         """
         self._outbox.append(messages.PullStreamRequest(open=self._open))
         self._is_streaming = True
@@ -286,9 +285,9 @@ class PullLink:
                     self._receive(pulled_queue, pulled)
 
     async def _write(self, stream: PullStream) -> TernError | None:
-        """Write what is due; return why that can go on no more.
+        """Write queued requests. Return the error that ended the stream.
 
-        Whoever is first, writer or reader, learns why a stream is over, a refusal included.
+        The first of writer and reader gets the error of a stream, a refusal included.
         """
         outbox = self._outbox
         while True:
@@ -337,7 +336,7 @@ class PullLink:
             self._try_again(pulled_queue, str(broken), tell_broker=True)
 
     def _end(self, pulled_queue: PulledQueue, error: RefusedError) -> None:
-        """Forget a subscription that the broker has ended for good."""
+        """Drop a subscription that the broker has ended."""
         logger.warning(
             "queue is gone queue=%s offset=%s reason=%s",
             pulled_queue.queue,
@@ -356,13 +355,13 @@ class PullLink:
             return
         count, record_bytes = len(pulled.record_sizes) // 4, len(pulled.records)
         pulled_queue.receiver.on_records(pulled)
-        # Only now: what could not be taken is asked for again, and takes no credit.
+        # Credit is taken last: a reply that the receiver refuses is read again and takes none.
         pulled_queue.ledger.receive(count, record_bytes)
         pulled_queue.advance(QueueOffset(pulled.next_offset), self._epoch)
         pulled_queue.failures = 0
 
     def _try_again(self, pulled_queue: PulledQueue, reason: str, *, tell_broker: bool) -> None:
-        """Subscribe anew after a pause: this subscription has ended, or is ended here."""
+        """End this subscription and subscribe again after a pause."""
         self._take_number(pulled_queue, tell_broker=tell_broker)
         pulled_queue.failures += 1
         delay_s = _RESUBSCRIBE.delay_s(pulled_queue.failures, self._env.random)
@@ -378,7 +377,7 @@ class PullLink:
         )
 
     def _send_subscribe(self, pulled_queue: PulledQueue) -> None:
-        """Send a subscription to the broker, under a new number."""
+        """Send a subscription to the broker with a new number."""
         number, self._next_number = self._next_number, self._next_number + 1
         self._by_number[number] = pulled_queue
         pulled_queue.number = number

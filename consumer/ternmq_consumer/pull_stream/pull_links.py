@@ -1,11 +1,11 @@
-"""The pull streams of one consumer, and from which member of a broker name each queue is read.
+"""Pull streams of one consumer, and the member of a broker name from which each queue is read.
 
-Everything is read from masters until one says that a slave is to be asked, since what the reader
-wants is no longer in its memory. A slave that fails, or does not have a queue, gives it back to its
-master, and is left alone for a while.
+Queues are read from masters. A master suggests a slave when the records of a reader are no longer
+in the master's memory. After a failure of the slave, or without the queue there, the reader returns
+to the master and avoids the slave for a while.
 
-While a master is away everything is read from a slave that stands in for it. What such a slave does
-not have, or not yet, is waited for where reading stands: only a master says where a queue goes on.
+While a master is away, a slave serves all readers. A reader waits at its offset for records that
+the slave does not have yet: only a master corrects offsets.
 
 Source: RocketMQ `PullAPIWrapper.recalculatePullFromWhichNode`.
 """
@@ -28,44 +28,43 @@ from ternmq_runtime.service import OwnedTasks
 logger = logging.getLogger(__name__)
 
 AVOID_S: Final = 30.0
-"""Time for which a member that failed is not read from: as long as a route is kept."""
+"""Time for which a failed member is avoided, s: as long as a route is cached."""
 
 
 class BrokerMembers(BrokerConnections, Protocol):
-    """Connections by broker name and id, and which members there are: a `ClientInstance`."""
+    """Connections by broker name and id, and the known members: a `ClientInstance`."""
 
     def members(self, broker_name: str) -> Sequence[int]:
-        """Return the ids of the members of a broker name, as a route has named them."""
+        """Return the ids of a broker name's members in the route."""
         ...
 
     def member_to_ask(self, broker_name: str) -> int:
-        """Return the id of the member that serves readers now: the master, unless it is away."""
+        """Return the id of the member that serves readers: the master, unless it is away."""
         ...
 
     def epoch(self, broker_name: str) -> int:
-        """Return the newest epoch of a broker name that is known; 0 = none is."""
+        """Return the newest known epoch of a broker name; 0 = none."""
         ...
 
     def look_for(self, broker_name: str) -> None:
-        """Ask soon where the members of a broker name are."""
+        """Request a refresh of the members of a broker name."""
         ...
 
     def on_reader_moved(self, listener: Callable[[str, int], None]) -> None:
-        """Call `listener` whenever another member serves readers of a broker name from now."""
+        """Call `listener` at each change of the member that serves readers of a broker name."""
         ...
 
 
 class PullLinks:
-    """The pull streams of one consumer, one for each broker it reads from.
+    """Pull streams of one consumer, one for each broker.
 
     Args:
-        env: The seams.
-        brokers: Gives the connections.
-        tasks: Owns what keeps the streams open.
-        client_id: Whose streams they are.
-        group: For whom they read; may be empty.
-        epoch_of: Returns the epoch in which it was learnt where reading a queue begins; None = in
-            the present one.
+        env: Clock, network and blocking calls.
+        brokers: Connections of the client.
+        tasks: Owner of the tasks that keep the streams open.
+        client_id: Id of the client.
+        group: Consumer group; may be empty.
+        epoch_of: Function that returns the epoch of a queue's start offset; None = the present one.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class PullLinks:
         window: FlowControlWindow,
         receiver: PullReceiver,
     ) -> PulledQueue:
-        """Begin to read `queue` at `start`; `receiver` gets what is read."""
+        """Read `queue` from `start` on and pass the replies to `receiver`."""
         name = queue.broker_name
         link = self._link(name, self._brokers.member_to_ask(name))
         known = self._epoch_of(queue)
@@ -109,9 +108,9 @@ class PullLinks:
             link.renew_stale()
 
     def suggested(self, pulled_queue: PulledQueue, broker_id: int) -> None:
-        """Read a queue from the member that is named, or from another slave. See `ReplicaSelector`.
+        """Read a queue from the suggested member or another slave. See `ReplicaSelector`.
 
-        A master that is away is not asked, whoever names it.
+        A suggested master that is away is ignored.
         """
         name = pulled_queue.queue.broker_name
         present = self._brokers.member_to_ask(name)
@@ -125,7 +124,7 @@ class PullLinks:
             logger.info("queue is read elsewhere queue=%s broker_id=%s", pulled_queue.queue, chosen)
 
     def failed(self, pulled_queues: Sequence[PulledQueue], broker_id: int, reason: str) -> bool:
-        """Read queues from the member that serves readers now. See `ReplicaSelector`."""
+        """Read queues from the member that serves readers. See `ReplicaSelector`."""
         name = pulled_queues[0].queue.broker_name
         self._brokers.look_for(name)
         if broker_id != MASTER_ID:
@@ -146,7 +145,7 @@ class PullLinks:
         return True
 
     def moved(self, broker_name: str, broker_id: int) -> None:
-        """Read every queue of a broker name from this member from now on."""
+        """Read every queue of a broker name from this member."""
         for (name, _), link in list(self._links.items()):
             if name == broker_name:
                 for pulled_queue in link.queues:
@@ -174,7 +173,7 @@ class PullLinks:
 
 
 def slave_to_read(suggested: int, members: Iterable[int]) -> int | None:
-    """Return the suggested slave, or else the one with the lowest id; None = there is none.
+    """Return the suggested slave, else the slave with the lowest id; None = no slave.
 
     Source: RocketMQ `MQClientInstance.findBrokerAddressInSubscribe`. Pure.
     """

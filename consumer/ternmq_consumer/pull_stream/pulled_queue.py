@@ -1,4 +1,4 @@
-"""One subscription of one queue, whichever member of its broker name it is read from."""
+"""Subscription of one queue, at any member of its broker name."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,57 +14,57 @@ if TYPE_CHECKING:
 
 
 class PullReceiver(Protocol):
-    """Takes what a subscription reads. Called on the event loop; must not wait."""
+    """Receiver of a subscription's replies. Called on the event loop; must not wait."""
 
     def on_records(self, pulled: messages.PulledRecords) -> None:
-        """Handle records, in the order of the queue; none if all records read were filtered out.
+        """Handle records, in the order of the queue; none if the filter dropped all of them.
 
         Raises:
-            CorruptRecord: They are not what they should be. They are read again after a pause.
+            CorruptRecord: The records are corrupt. They are read again after a pause.
         """
         ...
 
     def on_moved(self, offset: QueueOffset) -> None:
-        """Handle the continuation at `offset` of a queue without a message at the read offset.
+        """Handle the correction of an offset without a message to `offset`.
 
-        Forwards when the messages have expired, backwards when the queue ends earlier.
+        The new offset is higher if the messages were deleted, and lower if the queue ends earlier.
         """
         ...
 
     def on_gone(self, error: RefusedError) -> None:
         """Handle the end of the subscription: the broker no longer has the queue.
 
-        Should there be such a queue again, it is another one: no offset means there what it meant.
+        A later queue with that name is another one, in which the offsets have no meaning.
         """
         ...
 
     def on_refused(self, error: RefusedError) -> None:
-        """Handle a refusal of the broker to let the queue be read. The request is repeated."""
+        """Handle the broker's refusal of the queue. The request is repeated."""
         ...
 
 
 class PulledQueueLink(Protocol):
-    """The link that a subscription is read over: `PullLink`."""
+    """Link of a subscription: `PullLink`."""
 
     def write(self, request: messages.PullStreamRequest) -> None:
-        """Send `request` on the present stream, if there is one, without waiting."""
+        """Send `request` on the open stream, if any, without waiting."""
         ...
 
     def take_over(self, pulled_queue: "PulledQueue") -> None:
-        """Read a queue that nobody reads."""
+        """Read a queue that no link reads."""
         ...
 
     def give_up(self, pulled_queue: "PulledQueue") -> None:
-        """Read a queue no more, which stays open."""
+        """Stop reading a queue without closing it."""
         ...
 
     def unsubscribe(self, pulled_queue: "PulledQueue") -> None:
-        """Read a queue no more, for good. Safe to repeat."""
+        """End a subscription. Safe to repeat."""
         ...
 
 
 class QueueSubscriber(Protocol):
-    """Subscribes to queues, whichever broker has them: `PullLinks`."""
+    """Subscribes to queues of all brokers: `PullLinks`."""
 
     def subscribe(
         self,
@@ -74,21 +74,20 @@ class QueueSubscriber(Protocol):
         window: FlowControlWindow,
         receiver: PullReceiver,
     ) -> "PulledQueue":
-        """Begin to read `queue` at `start`; `receiver` gets what is read."""
+        """Read `queue` from `start` on and pass the replies to `receiver`."""
         ...
 
 
 class PulledQueue:
-    """One subscription of one queue. Made by `PullLink.subscribe` and owned by the link it is at.
+    """Subscription of one queue. Made by `PullLink.subscribe` and owned by its present link.
 
     Attributes:
-        queue: What is read.
-        next_offset: Where the next reply begins.
-        is_chosen: The reader chose `next_offset`, and no reply has come yet, by which a broker
-            takes it.
-        epoch: Of the broker's log, when it told of that offset, or first was told of it; 0 = not
-            known. In a later epoch the log may have ended earlier, and other messages may have
-            taken the offsets up to it.
+        queue: Name of the queue.
+        next_offset: Begin of the next reply.
+        is_chosen: The reader chose `next_offset`, and no reply has confirmed it yet.
+        epoch: Epoch of the broker's log at the first reply or request with `next_offset`; 0 =
+            unknown. The log of a later epoch may end earlier, with other messages at the offsets
+            before `next_offset`.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class PulledQueue:
         self.receiver = receiver
         self.ledger = CreditLedger(window)
         self.number = 0
-        """The number on the wire; 0 while the broker does not know the subscription."""
+        """Number on the wire; 0 = the broker does not know the subscription."""
         self.is_open = True
         self.failures = 0
         self.heard_at_ms = 0
@@ -117,16 +116,16 @@ class PulledQueue:
         self._link = link
 
     def advance(self, next_offset: QueueOffset, epoch: int) -> None:
-        """Record the offset at which the broker continues, and the epoch of its log."""
+        """Set the next offset and the epoch of the broker's log."""
         self.next_offset, self.epoch, self.is_chosen = next_offset, epoch, False
 
     def release(self, message_count: int, record_bytes: int, span: int = 0) -> None:
         """Return credit to the broker.
 
         Args:
-            message_count: Messages that this reader has finished with, or did not want.
-            record_bytes: Length of their records.
-            span: How far reading is ahead of committing.
+            message_count: Number of finished or filtered messages.
+            record_bytes: Length of their records, bytes.
+            span: Offsets between reading and committing.
         """
         self.ledger.release(message_count, record_bytes)
         if self.number and (credit := self.ledger.due(span)):
@@ -139,14 +138,14 @@ class PulledQueue:
             )
 
     def close(self) -> None:
-        """Stop reading. No reply reaches the receiver any more. Safe to repeat."""
+        """End the subscription. The receiver gets no later reply. Safe to repeat."""
         self._link.unsubscribe(self)
 
     def go_to(self, link: PulledQueueLink) -> bool:
-        """Read on over another link, from `next_offset` on. What is under way is dropped.
+        """Continue over another link at `next_offset`. Replies on their way are dropped.
 
         Returns:
-            Whether it was read over another one until now.
+            True = the link has changed.
         """
         if not self.is_open or link is self._link:
             return False
