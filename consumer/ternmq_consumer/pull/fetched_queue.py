@@ -89,7 +89,7 @@ class FetchedQueue:
         self.position = self.settled = offset
 
     def start(self, subscriber: QueueSubscriber, offset: QueueOffset) -> None:
-        """Read from `offset` on, without earlier records. A leaving queue only gets the position."""
+        """Read from `offset` on, without older records. A leaving queue gets only the position."""
         self.stop()
         self._subscriber = subscriber
         self.place(offset)

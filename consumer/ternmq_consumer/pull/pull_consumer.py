@@ -445,7 +445,7 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
             fetched.start(self._context.links, offset)
 
     def _lose(self, fetched: FetchedQueue, error: RefusedError) -> None:
-        """Drop the position of a missing queue. For an assigned one the next poll raises the error."""
+        """Drop the position of a missing queue. An assigned one fails the next poll."""
         queue = fetched.queue
         self._context.offsets.forget((queue,))
         self._client.ask_route_again(queue.topic)
