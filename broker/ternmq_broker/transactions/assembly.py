@@ -26,10 +26,8 @@ from ternmq_broker.transactions.end_lookup import EndLookup
 from ternmq_broker.transactions.end_transaction import EndTransactionProcessor
 from ternmq_broker.transactions.half_reader import HalfReader
 from ternmq_broker.transactions.open_batches import OpenBatches
-from ternmq_broker.transactions.readiness import Readiness
 from ternmq_broker.transactions.recovery import TransactionRecovery
 from ternmq_broker.transactions.service import TransactionService
-from ternmq_broker.transactions.state_lookup import StateLookup
 from ternmq_broker.transactions.table import TransactionTable
 from ternmq_broker.transactions.transitions import Transitions
 from ternmq_model.arrays import Ints
@@ -112,29 +110,17 @@ class Transactions:
             policy=self._policy,
             holds_file=lambda at: at < store.cleaner.held_end,
         )
-        readiness, end_lookup = Readiness(self._ready, admission), EndLookup(table, halves)
         ender = EndTransactionProcessor(
             transitions=self._transitions,
             halves=halves,
             topics=real_topics,
-            end_lookup=end_lookup,
-            readiness=readiness,
+            end_lookup=EndLookup(table, halves),
+            ready=self._ready,
             admission=admission,
             rules=rules,
         )
-        states = StateLookup(
-            table=table,
-            halves=halves,
-            topics=real_topics,
-            readiness=readiness,
-            end_lookup=end_lookup,
-            ender=ender,
-            clock=clock,
-        )
-        batches = OpenBatches(
-            table=table, halves=halves, clock=clock, readiness=readiness, ender=ender
-        )
-        self.service = TransactionService(ender, states, batches)
+        batches = OpenBatches(table=table, halves=halves, clock=clock, ender=ender)
+        self.service = TransactionService(ender, batches, clock)
         store.cleaner.holders.append(self.needed_from)
 
     def jobs(self) -> Sequence[Job]:

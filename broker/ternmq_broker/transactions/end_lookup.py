@@ -1,34 +1,26 @@
 """Look-up, in the log, of the ends of transactions that memory has forgotten."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from itertools import repeat
+from typing import Final
 
 from ternmq_broker.storage.yielding import RECORDS_AT_ONCE, yield_to_requests
-from ternmq_broker.transactions.half_codec import HalfRecord
+from ternmq_broker.transactions.half_codec import HalfRecord, TransactionIdentity
 from ternmq_broker.transactions.half_reader import HalfReader
 from ternmq_broker.transactions.table import EndedTransaction, TransactionTable
-from ternmq_model.errors import RefusedError, refusal
+from ternmq_model.errors import RefusedError, TernError, refusal
 from ternmq_model.names import SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import FLAG_COMMIT, FLAG_TRANSACTION_MASK, RecordHeader
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution
+from ternmq_remoting.status import refusal_from
 from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX
 
 _WAITING: Final = (SCHEDULE_TOPIC, WHEEL_TOPIC)
 """Topics in which a committed message may wait for its time, with its queue as a property."""
-
-
-class TransactionIdentity(NamedTuple):
-    """The four names of a transaction in a producer's request."""
-
-    group: str
-    message_id: str
-    transaction: PhysicalOffset
-    topic: str = ""
-    """Empty = any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +33,37 @@ class EndLookup:
     async def find(
         self, identities: Sequence[TransactionIdentity]
     ) -> list[EndedTransaction | RefusedError]:
-        """Return how each of these transactions ended; none is open.
+        """Return the end of each transaction, or a refusal; none is open.
 
-        Returns:
-            The end of each, or a refusal: QUERY_NOT_FOUND, there never was such a transaction, or
-            its half message is gone; INVALID_PARAMETER, the names are those of another one;
-            ILLEGAL_OPERATION, there is no index to search.
+        A refusal has the code QUERY_NOT_FOUND: no such transaction, or its half message is gone;
+        INVALID_PARAMETER: the names are those of another one; ILLEGAL_OPERATION: there is no index
+        to search; or that of a failed disk.
+        """
+        # Before the first wait: of what is committed but not confirmed, only memory knows.
+        known = [self.table.ended(one.transaction) for one in identities]
+        forgotten = [one for one, end in zip(identities, known, strict=True) if end is None]
+        try:
+            found: Iterator[EndedTransaction | RefusedError] = iter(await self._search(forgotten))
+        except TernError as error:
+            found = repeat(refusal_from(error))
+        return [
+            next(found) if end is None else wrong_ids(one, end) or end
+            for one, end in zip(identities, known, strict=True)
+        ]
+
+    async def _search(
+        self, identities: Sequence[TransactionIdentity]
+    ) -> list[EndedTransaction | RefusedError]:
+        """Return the ends of transactions from the log.
 
         Raises:
-            RefusedError: The disk failed.
+            TernError: The disk failed.
         """
         answers: dict[int, EndedTransaction | RefusedError] = {}
         halves: dict[int, HalfRecord] = {}
         for index, one in enumerate(identities):
             if index % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
                 await yield_to_requests()
-            ended = self.table.ended(one.transaction)
-            if ended is not None:
-                answers[index] = wrong_ids(one, ended) or ended
-                continue
             found = await self.halves.read(one.transaction)
             if found is None or found[0].transaction != one.transaction:
                 remark = f"no transaction begins at offset {one.transaction} of the log"
@@ -89,14 +93,14 @@ class EndLookup:
         for half in halves:
             by_topic[half.topic].append(half)
         for topic, some in by_topic.items():
-            await self._search(topic, some, found)
+            await self._search_topic(topic, some, found)
         for topic in _WAITING:
             delayed = [half for half in halves if half.is_delayed]
             missing = [half for half in delayed if half.transaction not in found]
-            await self._search(topic, missing, found)
+            await self._search_topic(topic, missing, found)
         return found
 
-    async def _search(
+    async def _search_topic(
         self, topic: str, halves: Sequence[HalfRecord], found: dict[PhysicalOffset, RecordHeader]
     ) -> None:
         reader = self.halves.reader

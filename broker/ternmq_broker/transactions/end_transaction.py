@@ -7,11 +7,12 @@ Source: RocketMQ `EndTransactionProcessor`.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import repeat, takewhile
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from ternmq_broker.storage.ack_policy import append_with_space
@@ -19,11 +20,10 @@ from ternmq_broker.storage.admission import Admission
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.system_topic_routing import RoutingRules, waiting
 from ternmq_broker.storage.yielding import RECORDS_AT_ONCE, yield_to_requests
-from ternmq_broker.transactions.commit_codec import PlainCommit, plain_commit
-from ternmq_broker.transactions.end_lookup import EndLookup, TransactionIdentity, wrong_ids
-from ternmq_broker.transactions.half_codec import HalfRecord, message_of
+from ternmq_broker.transactions.end_lookup import EndLookup, wrong_ids
+from ternmq_broker.transactions.half_codec import HalfRecord, TransactionIdentity, message_of
 from ternmq_broker.transactions.half_reader import HalfReader
-from ternmq_broker.transactions.readiness import Readiness
+from ternmq_broker.transactions.staged_codec import PlainCommit, plain_commit
 from ternmq_broker.transactions.table import EndedTransaction, OpenTransaction
 from ternmq_broker.transactions.transitions import TransitionRecord, Transitions
 from ternmq_model.errors import MessageRefused, RefusedError, TernError, UsageError, refusal
@@ -39,6 +39,7 @@ _TRANSIENT: Final = frozenset(
     {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL}
 )
 _CHUNK_BYTES: Final = 1 << 20
+_READY_TIMEOUT_S: Final = 3.0
 
 
 class EndRequest(NamedTuple):
@@ -79,12 +80,29 @@ class EndTransactionProcessor:
     halves: HalfReader
     topics: RealTopics
     end_lookup: EndLookup
-    readiness: Readiness
+    ready: asyncio.Event
+    """Set once the table is filled after a start."""
+
     admission: Admission
     rules: Callable[[], RoutingRules]
     """Returns the present rules for delays."""
 
     _released: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    async def check_ready(self) -> None:
+        """Wait a few seconds for the table of transactions to be filled.
+
+        Raises:
+            RefusedError: SERVICE_NOT_AVAILABLE: the start takes longer, or the broker is closing.
+        """
+        self.admission.check()
+        if not self.ready.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_READY_TIMEOUT_S):
+                    await self.ready.wait()
+        if not self.ready.is_set():
+            remark = "the broker still reads the ends of transactions from its log"
+            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
 
     async def end(self, requests: Sequence[EndRequest]) -> list[EndResult]:
         """End transactions and return the answer to each, when it is safe.
@@ -93,7 +111,7 @@ class EndTransactionProcessor:
         """
         with self.admission.storing():
             try:
-                await self.readiness.check()
+                await self.check_ready()
             except RefusedError as unable:
                 return [EndResult(unable) for _ in requests]
             return await self._end(requests)
@@ -278,20 +296,11 @@ class EndTransactionProcessor:
 
     async def _settle(self, ends: Sequence[_PendingEnd]) -> None:
         """Set the results of those whose transactions have ended, now or long ago."""
-        # Taken before the first wait: of what is committed but not confirmed, only memory knows.
-        known = [self.transitions.table.ended(end.request.identity.transaction) for end in ends]
-        forgotten = [end for end, one in zip(ends, known, strict=True) if one is None]
-        try:
-            found: Iterator[EndedTransaction | RefusedError] = iter(
-                await self.end_lookup.find([end.request.identity for end in forgotten])
-            )
-        except TernError as error:
-            found = repeat(_refusal(error))
+        found = await self.end_lookup.find([end.request.identity for end in ends])
         ended: list[tuple[_PendingEnd, EndedTransaction]] = []
-        for end, one in zip(ends, known, strict=True):
-            outcome = next(found) if one is None else one
+        for end, outcome in zip(ends, found, strict=True):
             if isinstance(outcome, EndedTransaction):
-                outcome = end_mismatch(end.request, outcome) or outcome
+                outcome = _end_mismatch(end.request, outcome) or outcome
             if isinstance(outcome, EndedTransaction):
                 ended.append((end, outcome))
             else:
@@ -310,7 +319,7 @@ class EndTransactionProcessor:
                 end.result = EndResult(None, outcome.queue_id, outcome.queue_offset)
 
 
-def end_mismatch(request: EndRequest, ended: EndedTransaction) -> RefusedError | None:
+def _end_mismatch(request: EndRequest, ended: EndedTransaction) -> RefusedError | None:
     """Return why a transaction that has ended cannot be ended as asked; None when it did so.
 
     It ended the other way, or the request's names are those of another transaction.

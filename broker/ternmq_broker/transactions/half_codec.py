@@ -1,9 +1,10 @@
-"""Half messages: their content, and the records that they become. Pure.
+"""Half messages: their content, and the records that they become; and op messages. Pure.
 
-Source: RocketMQ `TransactionalMessageBridge`, `EndTransactionProcessor`.
+Source: RocketMQ `TransactionalMessageBridge`, `TransactionalMessageUtil`,
+`TransactionalMessageServiceImpl.getOpMessage`, `EndTransactionProcessor`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -21,11 +22,25 @@ BEGAN: Final = "TRAN_BEGAN_MS"
 
 TRANSACTION_ID: Final = "__transactionId__"
 
+OP_TAG: Final = "d"
+"""Tag of an op message that names half messages of ended transactions; RocketMQ knows no other."""
+
 _OURS: Final = (CHECK_TIMES, FIRST_HALF, BEGAN)
 _DELAYS: Final = frozenset(
     {names.DELAY, names.TIMER_DELIVER_MS, names.TIMER_DELAY_MS, names.TIMER_DELAY_SEC}
 )
 _QUEUE_ID_MAX: Final = (1 << 31) - 1
+_DIGITS_MAX: Final = 19
+
+
+class TransactionIdentity(NamedTuple):
+    """The four names of a transaction in a producer's request."""
+
+    group: str
+    message_id: str
+    transaction: PhysicalOffset
+    topic: str = ""
+    """Empty = any."""
 
 
 class HalfRecord(NamedTuple):
@@ -120,7 +135,7 @@ def read_half(
 
 def _number(text: str, most: int) -> int | None:
     """Return the number that `text` is; None when it is none from 0 to `most`."""
-    if not text.isascii() or not text.isdigit() or len(text) > 19:
+    if not text.isascii() or not text.isdigit() or len(text) > _DIGITS_MAX:
         return None
     number = int(text)
     return number if number <= most else None
@@ -171,3 +186,25 @@ def copy_of(inner: InternalRecord, half: HalfRecord, *, checks: int) -> Internal
 def parked_of(inner: InternalRecord, half: HalfRecord) -> InternalRecord:
     """Return the parked form of a half message that nobody could decide."""
     return replace(inner, topic=CHECK_MAX_TOPIC, queue_id=0, prepared_offset=half.transaction)
+
+
+def encode_ops(offsets: Iterable[QueueOffset]) -> bytes:
+    """Return the body of an op message that names half messages by their queue offsets."""
+    return "".join([f"{offset}," for offset in offsets]).encode()
+
+
+def decode_ops(body: bytes) -> Sequence[QueueOffset]:
+    """Return the queue offsets in an op message; parts that are no number are skipped.
+
+    RocketMQ 5 writes a comma behind each offset; RocketMQ 4 writes one offset without a comma.
+    """
+    return [
+        QueueOffset(int(part))
+        for part in body.split(b",")
+        if part.isdigit() and len(part) <= _DIGITS_MAX
+    ]
+
+
+def ops_bytes(offset: QueueOffset) -> int:
+    """Return the number of bytes by which an offset lengthens an op message."""
+    return len(str(offset)) + 1

@@ -12,11 +12,9 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from ternmq_broker.storage.yielding import RECORDS_AT_ONCE, yield_to_requests
-from ternmq_broker.transactions.end_lookup import TransactionIdentity
 from ternmq_broker.transactions.end_transaction import EndRequest, EndTransactionProcessor
-from ternmq_broker.transactions.half_codec import HalfRecord
+from ternmq_broker.transactions.half_codec import HalfRecord, TransactionIdentity
 from ternmq_broker.transactions.half_reader import HalfReader
-from ternmq_broker.transactions.readiness import Readiness
 from ternmq_broker.transactions.table import OpenTimes, TransactionTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import CorruptRecord, RefusedError, refusal
@@ -61,7 +59,6 @@ class OpenBatches:
     table: TransactionTable
     halves: HalfReader
     clock: Clock
-    readiness: Readiness
     ender: EndTransactionProcessor
 
     async def list_open(
@@ -145,7 +142,7 @@ class OpenBatches:
         """
         reader, begin = self.halves.reader, QueueOffset(0)
         while True:
-            await self.readiness.check()
+            await self.ender.check_ready()
             rows = list[OpenRow]()
             read = read_bytes = 0
             while read < _READ.messages_max and read_bytes < _READ.bytes_max:

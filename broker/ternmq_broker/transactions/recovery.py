@@ -21,8 +21,8 @@ import numpy as np
 
 from ternmq_broker.storage.yielding import yield_to_threads
 from ternmq_broker.transactions.check_policy import CheckPolicy, next_check_ms, staged_ms
+from ternmq_broker.transactions.half_codec import OP_TAG, decode_ops
 from ternmq_broker.transactions.half_reader import HalfReader
-from ternmq_broker.transactions.op_codec import OP_TAG, decode_ops
 from ternmq_broker.transactions.staged_codec import StagedHalf, staged_halves
 from ternmq_broker.transactions.table import EndedTransaction, OpenTransaction, TransactionTable
 from ternmq_model.clock import Clock

@@ -5,19 +5,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.transactions.end_lookup import TransactionIdentity
+from ternmq_broker.storage.yielding import RECORDS_AT_ONCE, yield_to_requests
+from ternmq_broker.transactions.end_lookup import wrong_ids
 from ternmq_broker.transactions.end_transaction import (
     EndRequest,
     EndResult,
     EndTransactionProcessor,
 )
+from ternmq_broker.transactions.half_codec import HalfRecord, TransactionIdentity
 from ternmq_broker.transactions.open_batches import OpenBatches
-from ternmq_broker.transactions.state_lookup import StateLookup
+from ternmq_broker.transactions.staged_codec import PlainCommit, plain_commit
+from ternmq_broker.transactions.table import EndedTransaction
+from ternmq_model.clock import Clock
 from ternmq_model.errors import ConnectionLost, TernError, refusal
 from ternmq_model.names import check_group
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.transaction import Resolution, TransactionState
+from ternmq_model.transaction import Resolution
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.converters import status_of
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
@@ -36,12 +40,11 @@ RollBackStream = ServerStream[transactions.RollBackStagedRequest, transactions.R
 EndStream = ServerStream[transactions.EndTransactionsRequest, transactions.EndTransactionsReply]
 
 _FOUND_MAX: Final = 1024
-_STATES = {
-    TransactionState.NOT_FOUND: transactions.TRANSACTION_NOT_FOUND,
-    TransactionState.OPEN: transactions.TRANSACTION_OPEN,
-    TransactionState.COMMITTED: transactions.TRANSACTION_COMMITTED,
-    TransactionState.ROLLED_BACK: transactions.TRANSACTION_ROLLED_BACK,
+_STATES: Final = {
+    Resolution.COMMIT: transactions.TRANSACTION_COMMITTED,
+    Resolution.ROLLBACK: transactions.TRANSACTION_ROLLED_BACK,
 }
+_NOT_FOUND: Final = frozenset({ResponseCode.QUERY_NOT_FOUND, ResponseCode.INVALID_PARAMETER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,8 @@ class TransactionService:
     """Handlers of the RPCs of Transactions."""
 
     ender: EndTransactionProcessor
-    states: StateLookup
     batches: OpenBatches
+    clock: Clock
 
     def handlers(self) -> Sequence[Handler]:
         """Return the handlers of its RPCs."""
@@ -84,8 +87,7 @@ class TransactionService:
                 identities = _identities(request)
                 reply = transactions.FindTransactionsReply()
                 try:
-                    states = await self.states.find(identities)
-                    reply.states.extend([_STATES[state] for state in states])
+                    reply.states.extend(await self._states_of(identities))
                 except TernError as error:
                     reply.status.CopyFrom(status_of(refusal_from(error)))
                 await stream.write(reply)
@@ -101,6 +103,76 @@ class TransactionService:
         with suppress(ConnectionLost):
             while (request := await stream.read()) is not None:
                 await self.batches.roll_back(request, stream.write)
+
+    async def _states_of(
+        self, identities: Sequence[TransactionIdentity]
+    ) -> list[transactions.TransactionState]:
+        """Return the states of transactions, once they are safe. Cancelling is safe.
+
+        A state waits for a request that works on the transaction's end. A transaction that is
+        reported as open counts as worked on from then on: no operator's roll-back comes between
+        this answer and its commit.
+
+        Raises:
+            TernError: The broker starts or closes, the disk failed, records are not confirmed in
+                time, or there is no index to search.
+        """
+        await self.ender.check_ready()
+        table, halves = self.ender.transitions.table, self.ender.halves
+        offsets = [table.physical_offset_of(one.transaction) for one in identities]
+        ends = [PhysicalOffset(offset + 1) for offset in offsets if offset is not None]
+        await halves.confirmed(max(ends, default=PhysicalOffset(0)))
+        states: dict[int, transactions.TransactionState] = {}
+        over: list[int] = []
+        for index, one in enumerate(identities):
+            state = await self._state_of_open(one)
+            if index % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
+                await yield_to_requests()
+            if state is None:
+                over.append(index)
+            else:
+                states[index] = state
+        ended = await self.ender.end_lookup.find([identities[index] for index in over])
+        last = PhysicalOffset(0)
+        for index, outcome in zip(over, ended, strict=True):
+            if isinstance(outcome, EndedTransaction):
+                states[index] = _STATES[outcome.resolution]
+                last = max(last, outcome.end)
+            elif outcome.code in _NOT_FOUND:
+                states[index] = transactions.TRANSACTION_NOT_FOUND
+            else:
+                raise outcome
+        await halves.confirmed(last)
+        return [states[index] for index in range(len(identities))]
+
+    async def _state_of_open(
+        self, identity: TransactionIdentity
+    ) -> transactions.TransactionState | None:
+        """Return the state of an open transaction; None when it has ended, perhaps meanwhile."""
+        table, transaction = self.ender.transitions.table, identity.transaction
+        read, found = PhysicalOffset(-1), None
+        while (offset := table.physical_offset_of(transaction)) is not None:
+            if table.is_ending(transaction):
+                await self.ender.released()
+            elif offset != read:
+                found, read = await self._half_at(offset, identity), offset
+            elif found is None or not self.ender.topics.is_there(found.topic, read):
+                return transactions.TRANSACTION_NOT_FOUND
+            else:
+                table.work_on(found.staged_for, now_ms=self.clock.monotonic_ms())
+                return transactions.TRANSACTION_OPEN
+        return None
+
+    async def _half_at(
+        self, offset: PhysicalOffset, identity: TransactionIdentity
+    ) -> PlainCommit | HalfRecord | None:
+        """Return the half message at an offset; None when it is another transaction's."""
+        data = await self.ender.halves.reader.record(offset, is_checked=False)
+        plain = None if data is None else plain_commit(data, identity)
+        if plain is not None:
+            return plain
+        found = await self.ender.halves.read(offset)
+        return None if found is None or wrong_ids(identity, found[0]) else found[0]
 
 
 def _identities(request: transactions.FindTransactionsRequest) -> list[TransactionIdentity]:

@@ -1,14 +1,18 @@
-"""Codec of staged half messages, read back by the thousand without decoding each. Pure.
+"""Staged half messages and the messages that they become, without decoding each. Pure.
 
 Of a staged half message that was never copied, all that a table keeps is in its header, and in the
-properties that its producer gave to every one of its batch. Everything else is for `read_half`.
+properties that its producer gave to every one of its batch. `read_half` and `message_of` do the
+same for every half message, plain or not.
 """
 
+import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ternmq_broker.transactions.half_codec import CHECK_TIMES, FIRST_HALF
+import numpy as np
+
+from ternmq_broker.transactions.half_codec import CHECK_TIMES, FIRST_HALF, TransactionIdentity
 from ternmq_model.arrays import Ints
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -16,22 +20,31 @@ from ternmq_model.properties import (
     CHECK_IMMUNITY_S,
     IMMUNITY_S_MAX,
     PRODUCER_GROUP,
+    REAL_QUEUE_ID,
     REAL_TOPIC,
     STAGED_FOR,
     TRANSACTION_ID,
     TRANSACTION_PREPARED,
+    UNIQUE_KEY,
     decode_properties,
 )
+from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.checksum import RESERVED_CHECKSUM, strip_checksum
+from ternmq_model.record.fields import queues_of, tag_codes_of
 from ternmq_model.record.format import (
+    FLAG_COMMIT,
     FLAG_HOSTS_MASK,
+    FLAG_TRANSACTION_MASK,
     LENGTH_BYTES,
     MAGIC_V1,
     encode_topic,
+    header_struct,
+    pack_length,
     read_length,
 )
 from ternmq_model.record.header_arrays import header_type, take_headers
 
-HALF_TOPIC_FIELD: Final = encode_topic(HALF_TOPIC.encode())
+_TOPIC_FIELD: Final = encode_topic(HALF_TOPIC.encode())
 """The topic of half messages behind its length, as it follows the body."""
 
 _BEGIN: Final = f"\x02{TRANSACTION_PREPARED}\x01true\x02{PRODUCER_GROUP}\x01".encode()
@@ -40,6 +53,13 @@ _REAL: Final = f"\x02{REAL_TOPIC}\x01".encode()
 _COPIED: Final = f"\x02{FIRST_HALF}\x01".encode()
 _CHECKED: Final = f"\x02{CHECK_TIMES}\x01".encode()
 _IPV4: Final = header_type(0)
+_HEAD: Final = header_struct(0)
+_KEY: Final = f"{UNIQUE_KEY}\x01".encode()
+_REAL_TOPIC: Final = f"{REAL_TOPIC}\x01".encode()
+_REAL_QUEUE_ID: Final = f"{REAL_QUEUE_ID}\x01".encode()
+_DELAY: Final = b"DELAY\x01"
+_TIMER: Final = b"TIMER_"
+_DIGITS_MAX: Final = 9
 
 
 class StagedHalf(NamedTuple):
@@ -69,7 +89,7 @@ def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf
         starts: Where each begins.
         sizes: Of each, as it says itself.
     """
-    if not len(starts) or int(sizes.min()) < _IPV4.itemsize + len(HALF_TOPIC_FIELD):
+    if not len(starts) or int(sizes.min()) < _IPV4.itemsize + len(_TOPIC_FIELD):
         return [None] * len(starts)
     headers = take_headers(data, starts, _IPV4)
     begins = (starts + _IPV4.itemsize + headers["body_bytes"]).tolist()
@@ -91,8 +111,8 @@ def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf
     )
     found: list[StagedHalf | None] = []
     for is_good, begin, end, physical, number, stored_at_ms in columns:
-        properties = half_properties(data, begin, end) if is_good else None
-        shared = None if properties is None else parse_staged_properties(properties)
+        properties = _encoded_properties(data, begin, end) if is_good else None
+        shared = None if properties is None else _staged_properties(properties)
         found.append(
             None
             if shared is None
@@ -101,7 +121,7 @@ def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf
     return found
 
 
-def half_properties(data: bytes, body_end: int, end: int) -> bytes | None:
+def _encoded_properties(data: bytes, body_end: int, end: int) -> bytes | None:
     """Return the encoded properties of a half message; None when it is not a sound one.
 
     Args:
@@ -109,13 +129,13 @@ def half_properties(data: bytes, body_end: int, end: int) -> bytes | None:
         body_end: End of its body, where a half message has its topic.
         end: End of the record.
     """
-    at = body_end + len(HALF_TOPIC_FIELD) + LENGTH_BYTES
-    if at > end or not data.startswith(HALF_TOPIC_FIELD, body_end):
+    at = body_end + len(_TOPIC_FIELD) + LENGTH_BYTES
+    if at > end or not data.startswith(_TOPIC_FIELD, body_end):
         return None
     return data[at:end] if read_length(data, at) == end - at else None
 
 
-def parse_staged_properties(properties: bytes) -> StagedProperties | None:
+def _staged_properties(properties: bytes) -> StagedProperties | None:
     """Return the shared properties of a staged half message; None when it is not plain."""
     begin = properties.rfind(_BEGIN)
     end = properties.find(_END, begin)
@@ -140,3 +160,147 @@ def _parse_shared(shared: bytes) -> StagedProperties | None:
     if len(immunity) > len(str(IMMUNITY_S_MAX)) or int(immunity) > IMMUNITY_S_MAX:
         return None
     return StagedProperties(pairs[PRODUCER_GROUP], int(immunity) * 1000, pairs[STAGED_FOR])
+
+
+class PlainCommit(NamedTuple):
+    """A message that a half message becomes."""
+
+    group: str
+    staged_for: str
+    message_id: str
+    topic: str
+    queue_id: int
+    """The real one."""
+
+    transaction: PhysicalOffset
+    front: bytes
+    """Header and body, as they lie there."""
+
+    properties: bytes
+    """Without a checksum."""
+
+    is_delayed: bool = False
+    """Always false: a delayed message is not plain."""
+
+
+def plain_commit(data: bytes, identity: TransactionIdentity) -> PlainCommit | None:
+    """Return the message that a half message becomes; None when it is not plain.
+
+    Args:
+        data: Its record.
+        identity: Names of the transaction to commit; the half message of another one is not plain.
+    """
+    if len(data) < _HEAD.size + len(_TOPIC_FIELD) + LENGTH_BYTES:
+        return None
+    # By place: a `RecordHeader` for each took a quarter of the time.
+    total, magic, crc, _, _, _, physical, sys_flag, *_, reconsumed, prepared, body_bytes = (
+        _HEAD.unpack_from(data)
+    )
+    body_end = _HEAD.size + body_bytes
+    if (
+        magic != MAGIC_V1
+        or total != len(data)
+        or sys_flag & (FLAG_HOSTS_MASK | FLAG_TRANSACTION_MASK)
+        or physical != identity.transaction
+        or prepared
+        or reconsumed
+        or body_bytes < 0
+        or (encoded := _encoded_properties(data, body_end, len(data))) is None
+        or zlib.crc32(memoryview(data)[_HEAD.size : body_end]) & 0x7FFFFFFF != crc
+    ):
+        return None
+    properties = strip_checksum(encoded)
+    shared = _staged_properties(properties)
+    place = _place_of(properties)
+    if shared is None or place is None or _DELAY in properties or _TIMER in properties:
+        return None
+    key, topic, queue_id = place
+    if (
+        shared.group != identity.group
+        or key != identity.message_id
+        or identity.topic not in ("", topic)
+    ):
+        return None
+    return PlainCommit(
+        shared.group,
+        shared.staged_for,
+        key,
+        topic,
+        queue_id,
+        identity.transaction,
+        data[:body_end],
+        properties,
+    )
+
+
+def _place_of(properties: bytes) -> tuple[str, str, int] | None:
+    """Return id, topic and queue that end the properties of a half message; None when not so."""
+    end = properties.rfind(_END)
+    parts = properties[end + len(_END) :].split(b"\x02")
+    if end < 0 or len(parts) != 4 or parts[3]:
+        return None
+    key, topic, queue = parts[0], parts[1], parts[2]
+    number = queue.removeprefix(_REAL_QUEUE_ID)
+    name = topic.removeprefix(_REAL_TOPIC)
+    if (
+        not key
+        or not properties.startswith(_KEY + key + b"\x02")
+        or properties.count(_KEY) != 1
+        or len(name) == len(topic)
+        or len(number) == len(queue)
+        or not number.isdigit()
+        or len(number) > _DIGITS_MAX
+        or not (key + name).isascii()
+    ):
+        return None
+    return key.decode(), name.decode(), int(number)
+
+
+def commit_batch(commits: Sequence[PlainCommit], *, is_checksummed: bool) -> RecordBatch:
+    """Return the messages as the log takes them, in their order.
+
+    Args:
+        commits: At least one; their queues are there.
+        is_checksummed: Whether they are to end with a checksum.
+    """
+    topics: dict[str, int] = {}
+    pieces: list[bytes] = []
+    middles: list[int] = []
+    checksum = RESERVED_CHECKSUM if is_checksummed else b""
+    for one in commits:
+        topics.setdefault(one.topic, len(topics))
+        properties = one.properties + checksum
+        topic = one.topic.encode()
+        pieces += (
+            one.front,
+            bytes((len(topic),)),
+            topic,
+            pack_length(len(properties)),
+            properties,
+        )
+        middles.append(len(one.front) + len(topic) + 3)
+    count = len(commits)
+    tails = np.array(middles, dtype=np.int64)
+    sizes = tails + np.fromiter((len(one.properties) for one in commits), np.int64, count)
+    sizes += len(checksum)
+    starts = np.cumsum(sizes) - sizes
+    data = b"".join(pieces)
+    headers = take_headers(data, starts, _IPV4)
+    headers["total_bytes"] = sizes
+    headers["queue_id"] = [one.queue_id for one in commits]
+    headers["sys_flag"] |= FLAG_COMMIT
+    headers["prepared_offset"] = [one.transaction for one in commits]
+    return RecordBatch(
+        data,
+        starts,
+        sizes,
+        headers,
+        tag_codes_of([one.properties for one in commits]),
+        queues_of(
+            tuple(topics),
+            np.array([topics[one.topic] for one in commits], dtype=np.int64),
+            headers["queue_id"].astype(np.int64),
+        ),
+        starts + tails,
+        is_checksummed,
+    )

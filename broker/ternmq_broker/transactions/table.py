@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from ternmq_broker.transactions.deadlines import StagedDeadlines
-from ternmq_broker.transactions.op_codec import ops_bytes
+from ternmq_broker.transactions.half_codec import ops_bytes
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.transaction import Resolution
 

@@ -12,9 +12,8 @@ from typing import NamedTuple
 from ternmq_broker.storage.ack_policy import append_with_space
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.internal_record import InternalRecord
-from ternmq_broker.transactions.commit_codec import PlainCommit, commit_batch
-from ternmq_broker.transactions.half_codec import HalfRecord
-from ternmq_broker.transactions.op_codec import OP_TAG, encode_ops
+from ternmq_broker.transactions.half_codec import OP_TAG, HalfRecord, encode_ops
+from ternmq_broker.transactions.staged_codec import PlainCommit, commit_batch
 from ternmq_broker.transactions.table import EndedTransaction, OpenTransaction, TransactionTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError

@@ -11,9 +11,8 @@ from ternmq_broker.storage.internal_record import (
     encode_internal,
     internal_record_of,
 )
-from ternmq_broker.transactions.commit_codec import PlainCommit, commit_batch, plain_commit
-from ternmq_broker.transactions.end_lookup import TransactionIdentity
-from ternmq_broker.transactions.half_codec import message_of, read_half
+from ternmq_broker.transactions.half_codec import TransactionIdentity, message_of, read_half
+from ternmq_broker.transactions.staged_codec import PlainCommit, commit_batch, plain_commit
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import FLAG_COMPRESSED, decode_record

@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_broker.transactions.op_codec import decode_ops, encode_ops, ops_bytes
+from ternmq_broker.transactions.half_codec import decode_ops, encode_ops, ops_bytes
 from ternmq_model.offsets import QueueOffset
 
 
