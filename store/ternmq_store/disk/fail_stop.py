@@ -2,13 +2,13 @@
 
 import errno
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
-from ternmq_store.disk.directory_lock import NO_SUCH_NAME, Node
-from ternmq_store.disk.filesystem import File, FileSystem, Lock, Region
+from ternmq_store.disk.directory_lock import NO_SUCH_NAME
+from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.resource_exhaustion import is_exhausted, is_full
 
 logger = logging.getLogger(__name__)
@@ -40,6 +40,10 @@ class FailStopFileSystem:
         """Watch what is written below `root` through this object."""
         self._files = files
         self._root = root
+        # What changes nothing needs no watch.
+        self.exists, self.files, self.folders = files.exists, files.files, files.folders
+        self.nodes_in, self.used_share, self.rest = files.nodes_in, files.used_share, files.rest
+        self.lock, self.is_locked = files.lock, files.is_locked
         self.failure: OSError | None = None
         self._names: dict[Path, object | None] = {}
         # What each name stands for: an object for every file that was opened here or got the name
@@ -144,22 +148,6 @@ class FailStopFileSystem:
     def _is_inside(self, path: Path) -> bool:
         return path.is_relative_to(self._root)
 
-    def exists(self, path: Path) -> bool:
-        """Return whether a file or folder is there."""
-        return self._files.exists(path)
-
-    def files(self, folder: Path) -> list[str]:
-        """Return the names of the plain files in `folder`, sorted."""
-        return self._files.files(folder)
-
-    def folders(self, folder: Path) -> list[str]:
-        """Return the names of the folders in `folder`, sorted."""
-        return self._files.folders(folder)
-
-    def nodes_in(self, folder: Path) -> Mapping[str, Node]:
-        """Return which file each name in `folder` leads to."""
-        return self._files.nodes_in(folder)
-
     def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
         """Make a folder and those above it."""
         for each in (folder, *folder.parents):
@@ -184,22 +172,6 @@ class FailStopFileSystem:
         with self.writing(folder):
             self._files.sync_folder(folder)
 
-    def lock(self, path: Path) -> Lock:
-        """Hold the file at `path` against every other process."""
-        return self._files.lock(path)
-
-    def is_locked(self, path: Path) -> bool:
-        """Return whether a process holds the lock at `path`."""
-        return self._files.is_locked(path)
-
-    def used_share(self, folder: Path) -> float:
-        """Return how much of the disk that holds `folder` is in use: 0 to 1."""
-        return self._files.used_share(folder)
-
-    def rest(self, seconds: float) -> None:
-        """Pause, so that others have the disk."""
-        self._files.rest(seconds)
-
 
 class FailStopFile:
     """An open file of a `FailStopFileSystem`."""
@@ -207,19 +179,11 @@ class FailStopFile:
     def __init__(self, watched: FailStopFileSystem, file: File) -> None:
         self._watched = watched
         self._file = file
-
-    @property
-    def path(self) -> Path:
-        """The file's name when it was opened."""
-        return self._file.path
-
-    def size(self) -> int:
-        """Return its length in bytes."""
-        return self._file.size()
-
-    def read(self, position: int, length: int) -> bytes:
-        """Return up to `length` bytes from `position`."""
-        return self._file.read(position, length)
+        self.path, self.node = file.path, file.node
+        # What writes nothing needs no watch.
+        self.size, self.read, self.hole_after = file.size, file.read, file.hole_after
+        self.map, self.will_need = file.map, file.will_need
+        self.is_in_place, self.park, self.close = file.is_in_place, file.park, file.close
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         """Put `data` at `position`, all of it."""
@@ -236,36 +200,7 @@ class FailStopFile:
         with self._watched.writing(self.path):
             self._file.allocate(position, length)
 
-    def hole_after(self, position: int) -> int:
-        """Return where, from `position` on, the file first has no blocks of its own."""
-        return self._file.hole_after(position)
-
-    def map(self) -> Region:
-        """Return the file, as long as it is now, in memory."""
-        return self._file.map()
-
     def sync(self) -> None:
         """Return when what was written survives a loss of power."""
         with self._watched.writing(self.path):
             self._file.sync()
-
-    def will_need(self, position: int, length: int) -> None:
-        """Say that a range will be read soon."""
-        self._file.will_need(position, length)
-
-    @property
-    def node(self) -> Node:
-        """Identity of the file."""
-        return self._file.node
-
-    def is_in_place(self) -> bool:
-        """Return whether the file's name still leads to it."""
-        return self._file.is_in_place()
-
-    def park(self) -> None:
-        """Close the descriptor; a map of the file stays."""
-        self._file.park()
-
-    def close(self) -> None:
-        """Close the file; a map of it stays."""
-        self._file.close()

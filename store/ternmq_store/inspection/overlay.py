@@ -5,7 +5,7 @@ So the very code that opens a store can be run on one that must not be written t
 
 import errno
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_store.disk.directory_lock import Node
-from ternmq_store.disk.filesystem import FileSystem, Region
+from ternmq_store.disk.filesystem import File, FileSystem, Region
 
 MEMORY_BYTES_MAX: Final = 1 << 30
 """Bytes that may be rebuilt in memory: the consume queues of some 50 million messages."""
@@ -28,25 +28,26 @@ class _Content:
         self._region: Region | None = None
         self.data: NDArray[np.uint8] | None = None if below else np.zeros(0, dtype=np.uint8)
 
+    def _opened(self) -> closing[File]:
+        assert self._below is not None
+        return closing(self._below.open(self._path, read_only=True))
+
     def size(self) -> int:
         if self.data is not None:
             return len(self.data)
-        assert self._below is not None
-        with closing(self._below.open(self._path, read_only=True)) as file:
+        with self._opened() as file:
             return file.size()
 
     def read(self, position: int, length: int) -> bytes:
         if self.data is not None:
             return self.data[position : position + length].tobytes()
-        assert self._below is not None
-        with closing(self._below.open(self._path, read_only=True)) as file:
+        with self._opened() as file:
             return file.read(position, length)
 
     def changeable(self) -> NDArray[np.uint8]:
         """Return the content; what is put there is seen by nobody below."""
         if self.data is None:
-            assert self._below is not None
-            with closing(self._below.open(self._path, read_only=True)) as file:
+            with self._opened() as file:
                 self._region = file.map() if file.size() else None
             self.data = np.zeros(0, dtype=np.uint8) if self._region is None else self._region.bytes
         return self.data
@@ -63,10 +64,8 @@ class _Content:
         self.data = None
         region, self._region = self._region, None
         if region is not None:
-            try:
+            with suppress(BufferError):  # a slice that is still referred to closes it later
                 region.close()
-            except BufferError:
-                return  # something of it is still referred to, and lets go of it later
 
 
 class OverlayRegion:
@@ -92,14 +91,7 @@ class OverlayFile:
         self._files = files
         self._content = content
         self.path = path
-
-    def size(self) -> int:
-        """Return its length in bytes."""
-        return self._content.size()
-
-    def read(self, position: int, length: int) -> bytes:
-        """Return up to `length` bytes from `position`."""
-        return self._content.read(position, length)
+        self.size, self.read, self.resize = content.size, content.read, content.resize
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         """Put `data` at `position`, in memory."""
@@ -107,10 +99,6 @@ class OverlayFile:
         if end > self._content.size():
             self._content.resize(end)
         self._content.changeable()[position:end] = np.frombuffer(data, dtype=np.uint8)
-
-    def resize(self, length: int) -> None:
-        """Cut the file, or lengthen it."""
-        self._content.resize(length)
 
     def allocate(self, position: int, length: int) -> None:
         """Count what will be written.
@@ -174,6 +162,7 @@ class OverlayFileSystem:
 
     def __init__(self, below: FileSystem) -> None:
         self._below = below
+        self.is_locked, self.used_share = below.is_locked, below.used_share
         self._contents: dict[Path, _Content | None] = {}
         self._folders: dict[Path, bool] = {}
         self._taken = 0
@@ -213,7 +202,7 @@ class OverlayFileSystem:
 
     def files(self, folder: Path) -> list[str]:
         """Return the names of the plain files in `folder`, sorted."""
-        names = {name for name in self._below.files(folder)}
+        names = set(self._below.files(folder))
         for path, content in self._contents.items():
             if path.parent == folder:
                 names.discard(path.name) if content is None else names.add(path.name)
@@ -221,7 +210,7 @@ class OverlayFileSystem:
 
     def folders(self, folder: Path) -> list[str]:
         """Return the names of the folders in `folder`, sorted."""
-        names = {name for name in self._below.folders(folder)}
+        names = set(self._below.folders(folder))
         for path, is_there in self._folders.items():
             if path.parent == folder:
                 names.add(path.name) if is_there else names.discard(path.name)
@@ -264,14 +253,6 @@ class OverlayFileSystem:
     def lock(self, path: Path) -> OverlayLock:
         """Hold nothing: nobody else sees what is changed."""
         return OverlayLock()
-
-    def is_locked(self, path: Path) -> bool:
-        """Return whether somebody holds the lock below."""
-        return self._below.is_locked(path)
-
-    def used_share(self, folder: Path) -> float:
-        """Return how much of the disk below is in use."""
-        return self._below.used_share(folder)
 
     def rest(self, seconds: float) -> None:
         """Return: no disk is involved."""
