@@ -8,7 +8,7 @@ Source: RocketMQ `CommitLog.checkMessageAndReturnSize`, which does not go on beh
 """
 
 from collections.abc import Generator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -172,12 +172,8 @@ def _problem(record: Record, left: int) -> str:
 
 def next_piece(window: LogWindow, file: FoundFile, start: int) -> int:
     """Return where, at or behind `start`, the next record begins; the file's end if none does."""
-    position = window.next_record(start)
-    while position is not None:
-        try:
+    for position in window.claims(start):
+        with suppress(CorruptRecord):
             _read_piece(window, file, position)
-        except CorruptRecord:
-            position = window.next_record(position + 1)
-        else:
             return position
     return file.file_bytes

@@ -4,7 +4,7 @@ Damage ends where the next record says that it lies: at a record's magic number 
 offset of that very place, or at a blank record that reaches to the end of the file.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -102,28 +102,30 @@ class LogWindow:
         return left >= OVERHEAD_BYTES and claimed_offset(head) == self.base + position
 
     def next_record(self, start: int, end: int | None = None) -> int | None:
-        """Return the first position at which a record, or a blank one, says that it lies.
+        """Return the first of the `claims` between `start` and `end`; None = there is none."""
+        return next(self.claims(start, end), None)
+
+    def claims(self, start: int, end: int | None = None) -> Iterator[int]:
+        """Yield the positions that a record, or a blank one, states as its own.
+
+        The record there may be damaged all the same.
 
         Args:
-            start: First position that is looked at.
-            end: Behind the last one. None = the end of the file.
-
-        Returns:
-            The position, whose record may be damaged all the same; None = there is no such place.
+            start: First position of the search.
+            end: End of the search; None = the end of the file.
         """
         end = self.file_bytes if end is None else min(end, self.file_bytes)
         for position in range(start, end, _PIECE_BYTES):
             # A head that begins in this piece may end in the next.
             part = self.take(position, _PIECE_BYTES + OFFSETS_BYTES - 1)
-            if not np.frombuffer(part, dtype=np.uint8).any():
-                continue  # most of the last file, often
-            data = bytes(part)
+            # Most of the last file is zeros, often.
+            data = bytes(part) if np.frombuffer(part, dtype=np.uint8).any() else b""
+            del part  # a search that pauses must not keep the map open
             for begin in possible_starts(data):
                 if begin >= min(_PIECE_BYTES, end - position):
                     break
                 if self._is_claim(data[begin : begin + OFFSETS_BYTES], position + begin):
-                    return position + begin
-        return None
+                    yield position + begin
 
     def next_content(self, position: int) -> int | None:
         """Return a position before which, from `position` on, only zeros lie; None = all are zeros.

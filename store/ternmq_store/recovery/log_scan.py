@@ -179,10 +179,8 @@ class LogScan:
                 queue.put(first + rows.astype(np.int64), units[rows])
         file = self._log.files.at(at)
         window = LogWindow.of_view(file.view, file.base)
-        position: int | None = at - file.base
-        while position is not None and file.base + position < end:
+        for position in window.claims(at - file.base, end - file.base):
             self._keep_claimed(file, position)
-            position = window.next_record(position + 1)
 
     def _keep_claimed(self, file: MappedFile, position: int) -> None:
         """Make the unit of a damaged record whose header is plainly right: it is the next one."""
@@ -250,14 +248,11 @@ def find_good(log: CommitLog, start: PhysicalOffset) -> NextGood | None:
     for file in log.files.files:
         if file.end <= start:
             continue
-        window = LogWindow.of_view(file.view, file.base)
-        position = window.next_record(max(start - file.base, 0))
-        while position is not None:
+        for position in LogWindow.of_view(file.view, file.base).claims(max(start - file.base, 0)):
             at = PhysicalOffset(file.base + position)
             try:
                 record = check_record(file.view, position, at=at, next_file=True)
             except CorruptRecord:
-                position = window.next_record(position + 1)
                 continue
             if record is not None:
                 return NextGood(at, record.header.stored_at_ms)

@@ -1,9 +1,9 @@
 """The offsets that records in a log's files have of themselves."""
 
 import enum
-from collections.abc import Iterator, Sequence
-from contextlib import closing
-from itertools import islice
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -76,23 +76,17 @@ class FileRecordedOffsets:
 
     def own(self, found: FoundFile, position: int = 0) -> PhysicalOffset | None:
         """See `RecordedOffsets`."""
-        if not found.file_bytes:
-            return None
-        with closing(self._files.open(found.path, read_only=True)) as file:
-            region = file.map()
-        window, at = LogWindow.of_view(region.view, found.base), position - 1
-        with closing(region):
-            while (there := window.next_record(at + 1)) is not None:
-                at = there
-                if claimed_offset(bytes(region.view[at : at + OFFSETS_BYTES])) is not None:
+        with self._mapped(found) as view:
+            for at in LogWindow.of_view(view, found.base).claims(position):
+                if claimed_offset(bytes(view[at : at + OFFSETS_BYTES])) is not None:
                     return PhysicalOffset(found.base + at)
-            return None
+        return None
 
     def fit(self, run: Sequence[FoundFile]) -> LogFit:
         """See `RecordedOffsets`."""
         seen: set[tuple[str, int]] = set()
         fit = LogFit.NO_RECORD
-        for record in (record for found in run for record in self._good_records(found)):
+        for record in chain.from_iterable(map(self._good_records, run)):
             fit = LogFit.UNCONFIRMED
             topic, head = topic_name(record.topic), record.header
             if topic is None or head.queue_id < 0 or head.queue_offset < 0:
@@ -108,14 +102,18 @@ class FileRecordedOffsets:
         return fit
 
     def _good_records(self, found: FoundFile) -> Sequence[Record]:
-        """Return the first records of a file that claim their own places and whose checks hold."""
+        with self._mapped(found) as view:
+            return list(islice(_good_records(view, PhysicalOffset(found.base)), _RECORDS_MAX))
+
+    @contextmanager
+    def _mapped(self, found: FoundFile) -> Generator[memoryview]:
         if not found.file_bytes:
-            return ()
+            yield memoryview(b"")
+            return
         with closing(self._files.open(found.path, read_only=True)) as file:
             region = file.map()
         with closing(region):
-            records = _good_records(region.view, PhysicalOffset(found.base))
-            return list(islice(records, _RECORDS_MAX))
+            yield region.view
 
     def _unit(self, topic: str, queue_id: int, number: int) -> tuple[int, int]:
         """Return the place and the size that a queue's unit has; zeros where none is written."""
@@ -133,19 +131,20 @@ class FileRecordedOffsets:
 
 
 def _good_records(view: memoryview, base: PhysicalOffset) -> Iterator[Record]:
-    window = LogWindow.of_view(view, base)
-    position = window.next_record(0)
-    while position is not None:
-        following = position + 1
+    """Yield the records that claim their own places and whose checks hold."""
+    end = 0
+    for position in LogWindow.of_view(view, base).claims(0):
+        if position < end:
+            continue  # the body of a good record may look like another
+        at = PhysicalOffset(base + position)
         try:
-            at = PhysicalOffset(base + position)
             record = check_record(view, position, at=at, next_file=True)
         except CorruptRecord:
-            record = None
-        if record is not None:
-            end = position + record.header.total_bytes
-            data = bytes(view[position:end])
-            if not has_checksum(record.properties) or verify_checksum(data, record.properties):
-                following = end
-                yield record
-        position = window.next_record(following)
+            continue
+        if record is None:
+            continue
+        record_end = position + record.header.total_bytes
+        data = view[position:record_end]
+        if not has_checksum(record.properties) or verify_checksum(data, record.properties):
+            end = record_end
+            yield record
