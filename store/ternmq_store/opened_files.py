@@ -4,7 +4,8 @@ Recovery makes them; reads, flushes, retention and replication work on them and 
 """
 
 import enum
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,8 @@ from ternmq_store.index.index_files import IndexFiles
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.store_session import StoreSession
 from ternmq_store.queues.consume_queues import ConsumeQueues
+
+logger = logging.getLogger(__name__)
 
 
 class RecoveryAction(enum.Enum):
@@ -55,6 +58,38 @@ class RecoveryFinding(NamedTuple):
     length: int
     """Length in bytes; 0 = the finding has no extent."""
     reason: str
+
+
+_LOSSES = frozenset({RecoveryAction.QUARANTINED, RecoveryAction.SET_ASIDE, RecoveryAction.LOST})
+
+
+class RecoveryFindings:
+    """Findings of one recovery, each of which is logged. Owned by the opening.
+
+    Attributes:
+        all: The findings, in the order in which they were added.
+    """
+
+    def __init__(self) -> None:
+        self.all: list[RecoveryFinding] = []
+
+    def extend(self, findings: Iterable[RecoveryFinding]) -> None:
+        """Add and log several findings."""
+        for finding in findings:
+            self.add(*finding)
+
+    def add(self, what: RecoveryAction, file: Path, offset: int, length: int, reason: str) -> None:
+        """Add a finding, and log it: as an error if messages may be lost."""
+        self.all.append(RecoveryFinding(what, file, offset, length, reason))
+        logger.log(
+            logging.ERROR if what in _LOSSES else logging.WARNING,
+            "store recovery what=%s file=%s offset=%s bytes=%s reason=%s",
+            what.value,
+            file,
+            offset,
+            length,
+            reason,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from ternmq_store.disk.mapped_file_queue import FoundFile, find_files
 from ternmq_store.log.log_notes import LastUse
 from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.log.store_session import StoreSession
-from ternmq_store.opened_files import RecoveryAction, RecoveryFinding
-from ternmq_store.recovery.findings import RecoveryFindings
+from ternmq_store.opened_files import RecoveryAction, RecoveryFinding, RecoveryFindings
 from ternmq_store.recovery.foreign_files import set_aside_file, set_aside_surplus
 from ternmq_store.recovery.recorded_offsets import FileRecordedOffsets, LogFit, RecordedOffsets
 from ternmq_store.recovery.recovery_decisions import (

@@ -34,11 +34,10 @@ from ternmq_store.log.checkpoint import Checkpoint
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_notes import LastUse, QueueNote
 from ternmq_store.log.store_session import StoreSession
-from ternmq_store.opened_files import OpenedFiles, RecoveryAction, RecoveryReport
+from ternmq_store.opened_files import OpenedFiles, RecoveryAction, RecoveryFindings, RecoveryReport
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import Units
-from ternmq_store.recovery.findings import RecoveryFindings
 from ternmq_store.recovery.log_files import LogFilePlan, carry_out, find_plan
 from ternmq_store.recovery.log_scan import (
     LogScan,
@@ -48,8 +47,8 @@ from ternmq_store.recovery.log_scan import (
     record_lies_at,
 )
 from ternmq_store.recovery.quarantine_recovery import add_torn, lift_mended
-from ternmq_store.recovery.queue_consistency import QueueConsistency
-from ternmq_store.recovery.queue_ends import (
+from ternmq_store.recovery.queue_recovery import (
+    QueueConsistency,
     find_cuts,
     find_later_files,
     find_lost,
@@ -128,16 +127,14 @@ class _Opening:
         add_torn(self._log, session.quarantine, self._plan.damage(session.flushed))
         mended = lift_mended(self._log, session.quarantine, session.check_at)
         self._is_mended = bool(mended)
-        for finding in (*mended, *find_lost(self._log, session)):
-            self._findings.add(*finding)
+        self._findings.extend((*mended, *find_lost(self._log, session)))
         start, scan, is_rebuilt = self._read_log()
         log, queues = self._log, self._queues
         cut_bytes = self._settle(start)
         if cut_bytes:
             path = log.files.at(log.end).file.path
             self._findings.add(RecoveryAction.CUT, path, log.end, cut_bytes, scan.reason)
-        for finding in find_oddities(queues):
-            self._findings.add(*finding)
+        self._findings.extend(find_oddities(queues))
         self._keep_numbers()
         newest_at_ms = self._dispatcher.stored_at_ms
         self._dispatcher.offset, self._dispatcher.stored_at_ms = scan.dispatched
@@ -398,8 +395,7 @@ class _Opening:
     def _tell_repairs(self) -> None:
         """Report what a log of others, read as a whole, says that its queues did not."""
         if not self._session.has_notes and self._session.last_use.is_clean:
-            for finding in find_repairs(self._queues, self._queue_ends.ends):
-                self._findings.add(*finding)
+            self._findings.extend(find_repairs(self._queues, self._queue_ends.ends))
 
     def _lacks_units(self) -> bool:
         """Return whether queues end before they should: units are missing that the log has."""
@@ -449,8 +445,7 @@ class _Opening:
             at, path = queue.end * UNIT_BYTES, queue.files.folder
             self._findings.add(RecoveryAction.REPORTED, path, at, 0, reason)
             pad_to(queue, end)
-        for finding in find_cuts(self._queues, self._queue_ends.ends):
-            self._findings.add(*finding)
+        self._findings.extend(find_cuts(self._queues, self._queue_ends.ends))
 
     def _settle(self, scanned_from: PhysicalOffset) -> int:
         """Cut the log where the scan ended, durably; return the count of bytes cut."""
@@ -462,6 +457,5 @@ class _Opening:
         for file in log.files_between(scanned_from, end):
             file.sync()
         session.lower(end)
-        for finding in find_later_files(log, end):
-            self._findings.add(*finding)
+        self._findings.extend(find_later_files(log, end))
         return log.cut(end, was_left_there=end == self._rules.left_at)

@@ -8,8 +8,7 @@ import numpy as np
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record.checksum import verify_checksum
-from ternmq_model.record.format import FLAG_PREPARED, Record, decode_record, is_blank
+from ternmq_model.record.format import FLAG_PREPARED, decode_record, is_blank
 from ternmq_model.record.integrity import check_record
 from ternmq_model.record.scanner import Verify, scan_records
 from ternmq_store.disk.mapped_file import MappedFile
@@ -19,7 +18,7 @@ from ternmq_store.log.checksum_ranges import Ranges, is_inside
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_window import LogWindow
 from ternmq_store.log.quarantine import Quarantine
-from ternmq_store.opened_files import RecoveryAction
+from ternmq_store.opened_files import RecoveryAction, RecoveryFindings
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import (
@@ -27,7 +26,6 @@ from ternmq_store.queues.units import (
     Units,
     make_padding,
 )
-from ternmq_store.recovery.findings import RecoveryFindings
 from ternmq_store.recovery.scan_rules import FirstRecord, NextGood, ScanRules, end_of_damage
 
 logger = logging.getLogger(__name__)
@@ -222,22 +220,6 @@ def record_lies_at(log: CommitLog, at: PhysicalOffset) -> bool:
         return False
     file = log.files.at(at)
     return LogWindow.of_view(file.view, file.base).lies_at(at - file.base)
-
-
-def read_record(log: CommitLog, at: PhysicalOffset, ranges: Ranges) -> Record | None:
-    """Return the record at `at`, which lies in a file; None for a blank one.
-
-    Raises:
-        CorruptRecord: It is damaged; in one of `ranges`, a wrong checksum of the whole tells, too.
-    """
-    file = log.files.at(at)
-    position = at - file.base
-    record = check_record(file.view, position, at=at, next_file=log.files.has(file.end))
-    if record is not None and is_inside(ranges, at):
-        data = file.view[position : position + record.header.total_bytes]
-        if not verify_checksum(data, record.properties):
-            raise CorruptRecord(at, "the record's checksum is missing or differs")
-    return record
 
 
 def find_good(log: CommitLog, start: PhysicalOffset) -> NextGood | None:

@@ -45,7 +45,11 @@ def hold_and_open(
             files.sync_folder(root.parent)
         lock = files.lock(lock_path(root))
         try:
-            opened = _open_all(files, root, config, clock, serve_to)
+            opened = open_files(files, root, config, now_ms=clock.wall_ms(), serve_to=serve_to)
+            opened = open_index(files, root, config, clock, opened)
+            # On a full disk `open_files` has taken the space of the reserve.
+            keep_reserve(files, root)
+            opened.log.make_room()
         except BaseException:
             lock.release()
             raise
@@ -60,29 +64,6 @@ def hold_and_open(
         len(opened.report.findings),
     )
     return lock, opened
-
-
-def _open_all(
-    files: FileSystem,
-    root: Path,
-    config: StoreConfig,
-    clock: Clock,
-    serve_to: PhysicalOffset | None,
-) -> OpenedFiles:
-    """Load and recover log, queues and index, which lie in `root`; it may be empty.
-
-    On a full disk `open_files` takes the space that was kept for it. It is kept again before the
-    log's file gets what is left.
-
-    Raises:
-        StoreError: The log's files are not those of one log; nothing was changed.
-        OSError: A file could not be read or written; opening again starts anew.
-    """
-    opened = open_files(files, root, config, now_ms=clock.wall_ms(), serve_to=serve_to)
-    opened = open_index(files, root, config, clock, opened)
-    keep_reserve(files, root)
-    opened.log.make_room()
-    return opened
 
 
 def _count_files(files: FileSystem, root: Path) -> int:

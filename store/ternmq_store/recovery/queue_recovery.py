@@ -1,7 +1,7 @@
-"""Ends of the consume queues before recovery brings them into agreement with the log.
+"""Recovery of consume queues: their ends before it, findings, and a comparison with the log.
 
-Of a log of which nothing is noted they alone tell how far it went. Numbers that were given stay
-given, even when the records that had them are gone.
+Without notes of a log only the ends of its queues show its length. Queue offsets that were assigned
+are not assigned again, even when their records are gone.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,16 +14,20 @@ from numpy.typing import NDArray
 from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
-from ternmq_model.record.format import OVERHEAD_BYTES, RECORD_BYTES_MAX
+from ternmq_model.record.checksum import verify_checksum
+from ternmq_model.record.format import OVERHEAD_BYTES, RECORD_BYTES_MAX, Record
 from ternmq_model.record.integrity import check_record
 from ternmq_store.disk.layout import file_name
+from ternmq_store.log.checksum_ranges import Ranges, is_inside
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_notes import LastUse
 from ternmq_store.log.store_session import StoreSession
-from ternmq_store.opened_files import RecoveryAction, RecoveryFinding
+from ternmq_store.opened_files import RecoveryAction, RecoveryFinding, RecoveryFindings
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.unit_files import UnitFiles
+from ternmq_store.queues.units import PADDING_SIZE
+from ternmq_store.recovery.log_scan import record_lies_at
 
 _HEAD_BYTES: Final = 65_536
 _ANYWHERE: Final = PhysicalOffset((1 << 63) - 1)
@@ -222,3 +226,77 @@ def find_later_files(log: CommitLog, end: PhysicalOffset) -> Iterable[RecoveryFi
             yield RecoveryFinding(
                 RecoveryAction.REMOVED, file.file.path, file.base, file.file_bytes, reason
             )
+
+
+class QueueConsistency:
+    """Comparison of some units with their messages. Owned by one opening."""
+
+    def __init__(self, log: CommitLog, session: StoreSession, findings: RecoveryFindings) -> None:
+        self._log = log
+        self._session = session
+        self._findings = findings
+
+    def holds(self, queues: Iterable[ConsumeQueue]) -> bool:
+        """Return whether the first and the last unit of every file of a queue are of its messages.
+
+        Records found damaged thereby are quarantined.
+        """
+        for queue in queues:
+            for file in queue.files.files:
+                begin = QueueOffset(max(file.base // UNIT_BYTES, queue.min_offset))
+                end = QueueOffset(min(file.end // UNIT_BYTES, queue.end))
+                for offset in {begin, QueueOffset(end - 1)} if begin < end else ():
+                    if not self._agrees(queue, offset):
+                        at, path = offset * UNIT_BYTES, file.file.path
+                        reason = "the unit is not of a message of this queue"
+                        self._findings.add(RecoveryAction.REPORTED, path, at, UNIT_BYTES, reason)
+                        return False
+        return True
+
+    def _agrees(self, queue: ConsumeQueue, offset: QueueOffset) -> bool:
+        log, unit = self._log, queue.unit(offset)
+        if unit.size == PADDING_SIZE or 0 <= unit.offset < log.start:
+            return unit.size > 0
+        if self._session.quarantine.end_at(unit.offset) is not None:
+            return True
+        if not record_lies_at(log, unit.offset):
+            return False
+        end = PhysicalOffset(unit.offset + unit.size)
+        try:
+            record = _read_record(log, unit.offset, self._session.ranges)
+        except CorruptRecord as error:
+            if unit.size < 0 or end > log.files.last.end or not self._is_border(end):
+                return False
+            self._quarantine(unit.offset, end, error.reason)
+            return True
+        return (
+            record is not None
+            and record.header.total_bytes == unit.size
+            and record.header.queue_id == queue.queue_id
+            and record.header.queue_offset == offset
+            and record.topic == queue.topic.encode()
+        )
+
+    def _is_border(self, at: PhysicalOffset) -> bool:
+        return at == self._session.notes.flushed or record_lies_at(self._log, at)
+
+    def _quarantine(self, start: PhysicalOffset, end: PhysicalOffset, reason: str) -> None:
+        path = self._log.files.at(start).file.path
+        self._session.quarantine.add(start, end, reason)
+        self._findings.add(RecoveryAction.QUARANTINED, path, start, end - start, reason)
+
+
+def _read_record(log: CommitLog, at: PhysicalOffset, ranges: Ranges) -> Record | None:
+    """Return the record at `at`, which lies in a file; None for a blank one.
+
+    Raises:
+        CorruptRecord: It is damaged; in one of `ranges`, a wrong checksum of the whole tells, too.
+    """
+    file = log.files.at(at)
+    position = at - file.base
+    record = check_record(file.view, position, at=at, next_file=log.files.has(file.end))
+    if record is not None and is_inside(ranges, at):
+        data = file.view[position : position + record.header.total_bytes]
+        if not verify_checksum(data, record.properties):
+            raise CorruptRecord(at, "the record's checksum is missing or differs")
+    return record
