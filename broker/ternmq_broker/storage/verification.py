@@ -18,8 +18,7 @@ from ternmq_runtime.shielded_call import run_shielded
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import Unit, UnitRepair
-from ternmq_store.verification.units_check import UnitsCheck
-from ternmq_store.verification.verification import PIECE_BYTES
+from ternmq_store.verification.verification import PIECE_BYTES, UnitsCheck
 
 logger = logging.getLogger(__name__)
 

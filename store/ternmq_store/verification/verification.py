@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.clock import Clock
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch
@@ -19,10 +20,12 @@ from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.index.index_file import IndexInfo
 from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.opened_files import OpenedFiles
+from ternmq_store.queues.consume_queue import ConsumeQueue
+from ternmq_store.queues.units import UnitRepair
 from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.store_reads import StoreReads
+from ternmq_store.read.unit_search import QueueSource, UnitSearch, counted
 from ternmq_store.verification.index_check import IndexCheck, IndexWalk, OpenKeys
-from ternmq_store.verification.units_check import QueueCheck, UnitsCheck
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +80,48 @@ class VerifiedChunk:
         self.batch, self.end = step.batch, step.end
         if step.damage:
             self.bad = DamagedRange(self.start, self.end, step.damage)
+
+
+class QueueCheck(NamedTuple):
+    """Records of one queue."""
+
+    queue: ConsumeQueue
+    """Queue of the records; not touched here."""
+
+    units: QueueSource
+    rows: Ints
+    """Rows of the batch."""
+
+
+@dataclass(slots=True, kw_only=True)
+class UnitsCheck:
+    """The units of some records. Made and finished by `Verification`."""
+
+    source: LogSource
+    batch: RecordBatch
+    queues: Sequence[QueueCheck]
+    index: IndexCheck | None
+    """Comparison of the index with the same records."""
+
+    repairs: list[tuple[ConsumeQueue, list[UnitRepair]]] = field(
+        default_factory=list[tuple[ConsumeQueue, list[UnitRepair]]]
+    )
+
+    def run(self) -> None:
+        """Compare.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        for queue, units, rows in self.queues:
+            numbers, right = counted(self.batch, units.topic, rows, units.floor)
+            with closing(units.files):
+                search = UnitSearch(self.source, units)
+                repairs = [*search.turn(numbers), *search.compare(numbers, right)]
+            if repairs:
+                self.repairs.append((queue, repairs))
+        if self.index is not None:
+            self.index.run()
 
 
 class Verification:
