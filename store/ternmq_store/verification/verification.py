@@ -7,8 +7,9 @@ another thread: the log first, then what tells of it.
 import logging
 from collections import deque
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
