@@ -22,7 +22,7 @@ from ternmq_store.index.index_lookup import IndexLookup
 from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.query.multi_get import MultiGet
 from ternmq_store.query.prepared_search import PreparedSearch
-from ternmq_store.query.range_size import QueueRangeSize, plan_range_size
+from ternmq_store.query.range_size import QueueRangeSize
 from ternmq_store.query.time_search import (
     BoundaryType,
     StoreTimeLookup,
@@ -265,35 +265,29 @@ class KeySearches:
     def by_time(
         self, topic: str, queue_id: int, at_ms: int, boundary: BoundaryType
     ) -> TimeSearch | None:
-        """Return the look for where a queue stood at a time; None when there is no such queue."""
-        queue, source = self._queues.find(topic, queue_id), self._source()
+        """Return the search for a queue's offset at a time; None when there is no such queue."""
+        queue = self._queues.find(topic, queue_id)
         if queue is None:
             return None
-        folder, file_bytes = queue.files.folder, queue.files.file_bytes
-        return TimeSearch(
-            source.files, folder, file_bytes, queue.min_offset, queue.end, source, at_ms, boundary
-        )
+        units = queue.units_between(queue.min_offset, queue.end)
+        return TimeSearch(units, self._source(), at_ms, boundary)
 
     def size_of(
         self, topic: str, queue_id: int, begin: QueueOffset, end: QueueOffset, *, bytes_max: int
     ) -> QueueRangeSize:
-        """Return what measures a range of a queue; see `plan_range_size`."""
+        """Return the measurement of a range of a queue; see `QueueRangeSize`."""
         queue = self._queues.find(topic, queue_id)
-        return plan_range_size(self._source().files, queue, begin, end, bytes_max=bytes_max)
+        return QueueRangeSize(queue, begin, end, bytes_max=bytes_max)
 
     def times_at(self, wanted: Sequence[tuple[str, int, Sequence[QueueOffset]]]) -> StoreTimeLookup:
-        """Return the look for the store times of single messages.
+        """Return the look-up of the store times of single messages.
 
         Args:
             wanted: Topic, queue id and offsets; messages that can be read.
         """
-        source = self._source()
-        places: list[StoreTimeQuery | None] = []
+        queries: list[StoreTimeQuery | None] = []
         for topic, queue_id, offsets in wanted:
             queue = self._queues.find(topic, queue_id)
-            if queue is None:
-                places.append(None)
-            else:
-                files = queue.files
-                places.append(StoreTimeQuery(files.folder, files.file_bytes, tuple(offsets)))
-        return StoreTimeLookup(source.files, source, places)
+            units = None if queue is None else queue.units_between(queue.min_offset, queue.end)
+            queries.append(None if units is None else (units, tuple(offsets)))
+        return StoreTimeLookup(self._source(), queries)

@@ -7,17 +7,15 @@ Source: RocketMQ `ConsumeQueue.getOffsetInQueueByTime`, `BoundaryType`.
 
 import enum
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
 
-from ternmq_model.offsets import UNIT_BYTES, QueueOffset
+from ternmq_model.offsets import QueueOffset
 from ternmq_model.record.format import HEADER_BYTES_MAX, find_header
-from ternmq_store.disk.filesystem import File, FileSystem
-from ternmq_store.disk.layout import base_of, file_name
-from ternmq_store.queues.units import PADDING_SIZE, decode_units, unit_of
+from ternmq_store.queues.unit_files import UnitFiles
+from ternmq_store.queues.units import PADDING_SIZE, unit_of
 from ternmq_store.read.log_source import LogSource
+from ternmq_store.read.record_reader import RecordReader
 
 
 class BoundaryType(enum.Enum):
@@ -30,13 +28,17 @@ class BoundaryType(enum.Enum):
     """The last message stored then or earlier; when all are younger, the first."""
 
 
+def _is_never_open(_place: int) -> bool:
+    return False
+
+
 def find_offset(
     low: int,
     high: int,
     at_ms: int,
     boundary: BoundaryType,
     time_of: Callable[[int], int | None],
-    is_open: Callable[[int], bool] = lambda _: False,
+    is_open: Callable[[int], bool] = _is_never_open,
 ) -> int:
     """Return the message of `low` to `high`, without `high`, that `boundary` means; `low` if none.
 
@@ -75,17 +77,15 @@ def find_offset(
     return max(low, first)
 
 
+StoreTimeQuery = tuple[UnitFiles, Sequence[QueueOffset]]
+"""Units of one queue, and the messages of it whose store times are looked up."""
+
+
 @dataclass(frozen=True, slots=True)
 class TimeSearch:
     """Search of a queue by store time; `run` may be called in any thread."""
 
-    files: FileSystem
-    folder: Path
-    """Folder of the queue."""
-
-    file_bytes: int
-    first: QueueOffset
-    end: QueueOffset
+    units: UnitFiles
     source: LogSource
     at_ms: int
     boundary: BoundaryType
@@ -98,60 +98,47 @@ class TimeSearch:
         Raises:
             OSError: The disk failed.
         """
-        with ExitStack() as stack:
-            times = _Times(self.files, self.folder, self.file_bytes, self.source, stack)
-            place = (self.first, self.end, self.at_ms, self.boundary)
-            if self.is_end:
-                return QueueOffset(find_offset(*place, times.of))
-            return QueueOffset(find_offset(*place, times.of, times.is_damaged))
-
-
-class StoreTimeQuery(NamedTuple):
-    """Messages of one queue whose store times are looked up."""
-
-    folder: Path
-    """Folder of the queue."""
-
-    file_bytes: int
-    offsets: Sequence[QueueOffset]
+        first, end = self.units.min_offset, self.units.end
+        with closing(_Times(self.units, self.source)) as times:
+            is_open = _is_never_open if self.is_end else times.is_damaged
+            found = find_offset(first, end, self.at_ms, self.boundary, times.of, is_open)
+        return QueueOffset(found)
 
 
 @dataclass(frozen=True, slots=True)
 class StoreTimeLookup:
     """The store times of single messages; `run` may be called in any thread."""
 
-    files: FileSystem
     source: LogSource
-    places: Sequence[StoreTimeQuery | None]
+    queries: Sequence[StoreTimeQuery | None]
     """None for a queue that there is not."""
 
     def run(self) -> list[list[int]]:
-        """Return for each place the store time of each message; 0 where there is none, or no more.
+        """Return for each query the store time of each message; 0 where there is none, or no more.
 
         Raises:
             OSError: The disk failed.
         """
-        return [[] if place is None else self._times(place) for place in self.places]
+        return [[] if query is None else self._times(*query) for query in self.queries]
 
-    def _times(self, place: StoreTimeQuery) -> list[int]:
-        with ExitStack() as stack:
-            times = _Times(self.files, place.folder, place.file_bytes, self.source, stack)
-            return [times.of(offset) or 0 for offset in place.offsets]
+    def _times(self, units: UnitFiles, offsets: Sequence[QueueOffset]) -> list[int]:
+        with closing(_Times(units, self.source)) as times:
+            return [times.of(offset) or 0 for offset in offsets]
 
 
 class _Times:
-    """Reader of store times in the files of one queue and of the log, each opened once."""
+    """Reader of store times in the files of one queue and of the log."""
 
-    def __init__(
-        self, files: FileSystem, folder: Path, file_bytes: int, source: LogSource, stack: ExitStack
-    ) -> None:
-        self._files = files
-        self._folder = folder
-        self._queue_id = int(folder.name)
-        self._file_bytes = file_bytes
+    def __init__(self, units: UnitFiles, source: LogSource) -> None:
+        self._units = units
+        self._queue_id = int(units.folder.name)
         self._source = source
-        self._stack = stack
-        self._opened: dict[tuple[Path, int], File | None] = {}
+        self._records = RecordReader(source)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._units.close()
+        self._records.close()
 
     def of(self, offset: int) -> int | None:
         """Return a message's store time; 0 when it is gone, None for a place without a message.
@@ -164,7 +151,7 @@ class _Times:
         if place < self._source.start:
             before = self._place(offset - 1)
             return 0 if before is None or before < self._source.start else None
-        head = self._read(self._source.folder, self._source.file_bytes, place, HEADER_BYTES_MAX)
+        head = self._records.bytes_at(place, HEADER_BYTES_MAX)
         if not head:
             return 0
         header = find_header(head)
@@ -180,23 +167,11 @@ class _Times:
 
     def _place(self, offset: int) -> int | None:
         """Return where a unit says that its record begins; -1 when there is no unit any more."""
-        unit = self._read(self._folder, self._file_bytes, offset * UNIT_BYTES, UNIT_BYTES)
-        if len(unit) < UNIT_BYTES:
+        units = self._units.units(QueueOffset(offset), 1)
+        if not len(units):
             return -1
-        found = unit_of(decode_units(unit))
+        found = unit_of(units)
         if found.size == PADDING_SIZE:
             return None
         # A damaged unit: no record lies before the log's beginning, nor ever did.
         return found.offset if found.offset >= 0 else self._source.end
-
-    def _read(self, folder: Path, file_bytes: int, at: int, length: int) -> bytes:
-        base = base_of(at, file_bytes)
-        if (folder, base) not in self._opened:
-            try:
-                file = self._files.open(folder / file_name(base), read_only=True)
-                self._stack.callback(file.close)
-                self._opened[folder, base] = file
-            except FileNotFoundError:
-                self._opened[folder, base] = None
-        found = self._opened[folder, base]
-        return b"" if found is None else found.read(at - base, length)

@@ -360,9 +360,14 @@ class ConsumeQueue:
 
     def unit_files(self) -> UnitFiles:
         """Return a reader of every place that the queue's files have for units."""
-        files, (begin, end) = self.files, (0, 0)
-        if files.files:
-            begin, end = files.files[0].base // UNIT_BYTES, files.last.end // UNIT_BYTES
+        files = self.files.files
+        if not files:
+            return self.units_between(0, 0)
+        return self.units_between(files[0].base // UNIT_BYTES, files[-1].end // UNIT_BYTES)
+
+    def units_between(self, begin: int, end: int) -> UnitFiles:
+        """Return a reader of the units from `begin` on before `end`, for another thread."""
+        files = self.files
         return UnitFiles(self._file_system, files.folder, files.file_bytes, begin, end)
 
     def begins_before(self, offset: PhysicalOffset) -> bool:

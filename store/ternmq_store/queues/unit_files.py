@@ -77,18 +77,21 @@ class UnitFiles:
 
     Args:
         files: The file system.
+        begin: Number of the first unit that may be read.
+
+    Attributes:
+        min_offset: Number of the first unit that may be read.
+        end: Number behind the last one.
         folder: Folder of the queue.
         file_bytes: Length of each of its files.
-        begin: The first unit that may be read.
-        end: Behind the last one.
     """
 
     def __init__(
         self, files: FileSystem, folder: Path, file_bytes: int, begin: int, end: int
     ) -> None:
         self._files = files
-        self._folder = folder
-        self._file_bytes = file_bytes
+        self.folder = folder
+        self.file_bytes = file_bytes
         self._file: File | None = None
         self._base = -1
         self.min_offset = QueueOffset(begin)
@@ -101,14 +104,14 @@ class UnitFiles:
             OSError: The disk failed.
         """
         at = offset * UNIT_BYTES
-        base = base_of(at, self._file_bytes)
-        count = min(count, self.end - offset, (base + self._file_bytes - at) // UNIT_BYTES)
+        base = base_of(at, self.file_bytes)
+        count = min(count, self.end - offset, (base + self.file_bytes - at) // UNIT_BYTES)
         if count <= 0:
             return _EMPTY
         if base != self._base:
             self.close()
             with suppress(FileNotFoundError):
-                self._file = self._files.open(self._folder / file_name(base), read_only=True)
+                self._file = self._files.open(self.folder / file_name(base), read_only=True)
                 self._base = base
         if self._file is None:
             return _EMPTY
@@ -135,7 +138,7 @@ class UnitFiles:
 
         end = int(self.end)
         while end > self.min_offset:
-            base = base_of(end * UNIT_BYTES - 1, self._file_bytes)
+            base = base_of(end * UNIT_BYTES - 1, self.file_bytes)
             numbers = range(max(base // UNIT_BYTES, self.min_offset), end)
             if count := bisect_left(numbers, True, key=is_behind):
                 return QueueOffset(numbers.start + count)
@@ -148,7 +151,7 @@ class UnitFiles:
         while at < self.end:
             units = self.units(at, _PIECE_UNITS)
             parts.append(good_units(units))
-            next_file = base_of(at * UNIT_BYTES, self._file_bytes) + self._file_bytes
+            next_file = base_of(at * UNIT_BYTES, self.file_bytes) + self.file_bytes
             is_whole = len(parts[-1]) == len(units) > 0
             at = QueueOffset(at + len(units) if is_whole else next_file // UNIT_BYTES)
         return np.concatenate(parts)

@@ -24,7 +24,6 @@ from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult, ReadStatus
-from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import Unit, first_units
 from ternmq_store.read.cold_read import BadRecord, ColdRead
 from ternmq_store.read.dangling_units import DanglingUnits
@@ -389,8 +388,7 @@ class StoreReads:
     def source_of(self, queue: ConsumeQueue) -> QueueSource:
         """Return where the units of a queue lie, for who reads them in another thread."""
         floor = self._dispatcher.dropped.get(queue.topic, PhysicalOffset(0))
-        folder, file_bytes = queue.files.folder, queue.files.file_bytes
-        units = UnitFiles(self._files, folder, file_bytes, queue.min_offset, queue.end)
+        units = queue.units_between(queue.min_offset, queue.end)
         ext = None if queue.ext is None else queue.ext.source()
         searched = self.repair.searched(queue)
         return QueueSource(queue.topic, queue.queue_id, units, floor, ext, searched)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ternmq_model.errors import MessageDamaged, RangeGone, StoreError
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_store.disk.layout import base_of, deletions_path, queue_folder
+from ternmq_store.disk.layout import base_of, deletions_path
 from ternmq_store.dispatch.topic_deletions import load_deletions
 from ternmq_store.query.time_search import BoundaryType, TimeSearch
 from ternmq_store.queues.units import PADDING_SIZE, Unit, Units, unit_of
@@ -71,22 +71,11 @@ def _narrowed_by_time(
     Raises:
         OSError: The disk failed.
     """
-    folder = queue_folder(directory.root, scan_range.topic, scan_range.queue_id)
-    file_bytes = directory.queue_file_bytes(scan_range.topic, scan_range.queue_id)
 
     def first_since(begin: int, at_ms: int, *, is_end: bool) -> int:
-        first, end = QueueOffset(begin), QueueOffset(scan_range.end)
-        return TimeSearch(
-            directory.files,
-            folder,
-            file_bytes,
-            first,
-            end,
-            source,
-            at_ms,
-            BoundaryType.LOWER,
-            is_end=is_end,
-        ).run()
+        topic, queue_id, _, end = scan_range
+        units = directory.unit_files(topic, queue_id, begin, end)
+        return TimeSearch(units, source, at_ms, BoundaryType.LOWER, is_end=is_end).run()
 
     begin, end = scan_range.begin, scan_range.end
     if spec.stored_from_ms and begin < end:

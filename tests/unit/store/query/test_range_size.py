@@ -1,4 +1,4 @@
-"""Lengths of stretches, added up from units."""
+"""Lengths of rangees, added up from units."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ternmq_model.offsets import UNIT_BYTES, QueueOffset
 from ternmq_store.query import range_size
-from ternmq_store.query.range_size import QueueRangeSize, plan_range_size
+from ternmq_store.query.range_size import QueueRangeSize
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import PADDING_SIZE, make_units
 from tests.support.files import MemoryFileSystem
@@ -40,13 +40,13 @@ def measured(size: QueueRangeSize) -> tuple[int, int]:
     st.integers(0, 900),
     st.integers(0, 30),
 )
-def test_stretch_size_is_the_bytes_of_its_records_up_to_a_limit(
+def test_range_size_is_the_bytes_of_its_records_up_to_a_limit(
     sizes: list[int], begin: int, end: int, bytes_max: int, first: int
 ) -> None:
     files = MemoryFileSystem()
     queue = queue_of(files, sizes)
     queue.min_offset = QueueOffset(min(first, len(sizes)))
-    size = plan_range_size(files, queue, QueueOffset(begin), QueueOffset(end), bytes_max=bytes_max)
+    size = QueueRangeSize(queue, QueueOffset(begin), QueueOffset(end), bytes_max=bytes_max)
     last = min(end, len(sizes))
     at = max(begin, min(queue.min_offset, last))
     total = 0
@@ -56,12 +56,10 @@ def test_stretch_size_is_the_bytes_of_its_records_up_to_a_limit(
     assert measured(size) == (at, total)
 
 
-def test_long_stretch_takes_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_range_takes_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_size, "_PIECE_UNITS", 3)
     files = MemoryFileSystem()
-    size = plan_range_size(
-        files, queue_of(files, [7] * 50), QueueOffset(1), QueueOffset(50), bytes_max=0
-    )
+    size = QueueRangeSize(queue_of(files, [7] * 50), QueueOffset(1), QueueOffset(50), bytes_max=0)
     size.run()
     assert not size.is_done
     assert measured(size) == (50, 49 * 7)
@@ -70,11 +68,11 @@ def test_long_stretch_takes_several_steps(monkeypatch: pytest.MonkeyPatch) -> No
 def test_messages_taken_by_retention_count_nothing() -> None:
     files = MemoryFileSystem()
     queue = queue_of(files, [7] * 50)
-    size = plan_range_size(files, queue, QueueOffset(0), QueueOffset(50), bytes_max=0)
+    size = QueueRangeSize(queue, QueueOffset(0), QueueOffset(50), bytes_max=0)
     files.remove(queue.files.folder / "00000000000000000000")
     assert measured(size) == (50, 34 * 7)
 
 
 def test_unwritten_queue_has_size_zero() -> None:
-    size = plan_range_size(MemoryFileSystem(), None, QueueOffset(3), QueueOffset(50), bytes_max=0)
+    size = QueueRangeSize(None, QueueOffset(3), QueueOffset(50), bytes_max=0)
     assert measured(size) == (3, 0)
