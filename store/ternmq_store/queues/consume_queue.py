@@ -18,9 +18,10 @@ from ternmq_model.delay import CODES_BESIDE
 from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import UNIT_BYTES, LogicOffset, PhysicalOffset, QueueOffset, logic_offset
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.disk.layout import base_of, queue_folder, step_end
+from ternmq_store.disk.layout import base_of, queue_folder
 from ternmq_store.disk.mapped_file import MappedFile
-from ternmq_store.disk.mapped_file_queue import FoundFile, MappedFileQueue, UnsyncedNames
+from ternmq_store.disk.mapped_file_queue import UnsyncedNames
+from ternmq_store.queues.appended_files import AppendedFiles
 from ternmq_store.queues.consume_queue_ext import (
     ADDRESS_MAX,
     ConsumeQueueExt,
@@ -71,7 +72,7 @@ def are_same_codes(topic: str, there: TagCodes, wanted: Units) -> NDArray[np.boo
     return same if there.is_known is None else same & there.is_known
 
 
-class ConsumeQueue:
+class ConsumeQueue(AppendedFiles):
     """The units of one queue.
 
     Owned by `ConsumeQueues`, on the store's thread.
@@ -90,18 +91,15 @@ class ConsumeQueue:
     def __init__(
         self, files: FileSystem, root: Path, topic: str, queue_id: int, file_bytes: int
     ) -> None:
+        super().__init__(files, queue_folder(root, topic, queue_id), file_bytes)
         self.topic = topic
         self.queue_id = queue_id
-        self._file_system = files
-        self.files = MappedFileQueue(files, queue_folder(root, topic, queue_id), file_bytes)
         self.min_offset = QueueOffset(0)
         self.end = QueueOffset(0)
         self.next_offset = QueueOffset(0)
         self.ext: ConsumeQueueExt | None = None
         self.ext_unit_bytes = 0
         self.repeated = self.skipped = self.fileless = 0
-        self._real_end = LogicOffset(0)
-        self._dirty_from: LogicOffset | None = None
 
     def reserve(self, until: QueueOffset) -> None:
         """Make the space of the units below `until` real.
@@ -111,25 +109,7 @@ class ConsumeQueue:
         """
         if self.ext is not None and self.ext_unit_bytes:
             self.ext.reserve(until - self.end, self.ext_unit_bytes)
-        self._reserve(until)
-
-    def _reserve(self, until: QueueOffset) -> None:
-        needed = logic_offset(until)
-        while self._real_end < needed:
-            files = self.files.files
-            if not files:
-                base = base_of(logic_offset(self.end), self.files.file_bytes)
-                file = self.files.create_late_file(base)
-            elif self._real_end == files[-1].end:
-                file = self.files.create_late_file(files[-1].end)
-            else:
-                file = files[-1]
-            position = min(needed, file.end) - file.base
-            try:
-                file.make_real(step_end(position, file.file_bytes))
-            finally:
-                file.file.park()
-            self._real_end = LogicOffset(file.base + file.real_bytes)
+        self._make_real(logic_offset(self.end), logic_offset(until))
 
     def append(self, units: Units, ext: ExtRows | None = None) -> None:
         """Add the units of the next messages; they can be read from now on.
@@ -145,7 +125,7 @@ class ConsumeQueue:
         at = logic_offset(self.end)
         end = QueueOffset(self.end + count)
         if self._real_end < at + count * UNIT_BYTES:
-            self._reserve(end)
+            self._make_real(at, logic_offset(end))
         data = unit_bytes(self._extend(units, ext))
         file = self.files.at(at)
         position = at - file.base
@@ -301,7 +281,7 @@ class ConsumeQueue:
             )
         at = logic_offset(offset)
         self._write(at, unit_bytes(unit))
-        self._dirty_from = at if self._dirty_from is None else min(at, self._dirty_from)
+        self._mark_dirty(at)
 
     def newest_before(self, end: QueueOffset) -> int:
         """Return the log offset of the last message before `end`; -1 if there is none."""
@@ -351,12 +331,6 @@ class ConsumeQueue:
         if unit is None or unit.tag_code > ADDRESS_MAX:
             return False
         return self.ext is None or self.ext.unit(unit.tag_code) is None
-
-    def open_files(self, found: Sequence[FoundFile]) -> None:
-        """Map files that exist. `find_written` or `cut_from` must follow."""
-        for file in found:
-            # Many queues have many files: each keeps no more than what its map needs.
-            self.files.open_file(file.base).file.park()
 
     def unit_files(self) -> UnitFiles:
         """Return a reader of every place that the queue's files have for units."""
@@ -409,18 +383,10 @@ class ConsumeQueue:
     def cut(self, end: QueueOffset) -> None:
         """Cut the queue at `end`, and wipe the units behind it."""
         at = logic_offset(end)
-        if self.files.drop_from(at):
-            # A file that came back with the power would be taken for one of this queue.
-            self._file_system.sync_folder(self.files.folder)
+        self._drop_files(at)
         if self.files.files:
-            last = self.files.last
-            for position in range(at - last.base, last.file_bytes, _PIECE_UNITS * UNIT_BYTES):
-                data = last.file.read(
-                    position, min(_PIECE_UNITS * UNIT_BYTES, last.file_bytes - position)
-                )
-                if any(data):
-                    last.file.write(position, bytes(len(data)))
-            self._dirty_from = at if self._dirty_from is None else min(at, self._dirty_from)
+            self._wipe(at)
+            self._mark_dirty(at)
         else:
             self._dirty_from = None
         self._end_at(end)
@@ -486,9 +452,7 @@ class ConsumeQueue:
         further = () if self.ext is None else self.ext.take_dirty()
         if self._dirty_from is None:
             return further
-        dirty = self.files.files_between(self._dirty_from, logic_offset(self.end) + 1)
-        self._dirty_from = None
-        return [*further, *(file.path for file in dirty)]
+        return [*further, *self._take_dirty(logic_offset(self.end))]
 
     def take_new(self) -> Sequence[UnsyncedNames]:
         """Return the files and folders made since the last call; the caller syncs them.
@@ -500,6 +464,6 @@ class ConsumeQueue:
 
     def close(self) -> None:
         """Unmap and close the files."""
-        self.files.close()
+        super().close()
         if self.ext is not None:
             self.ext.close()

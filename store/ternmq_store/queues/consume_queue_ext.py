@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from ternmq_model.arrays import Ints
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.disk.layout import base_of, file_name, queue_ext_folder, step_end
+from ternmq_store.disk.layout import base_of, file_name, queue_ext_folder
 from ternmq_store.disk.mapped_file import MappedFile
-from ternmq_store.disk.mapped_file_queue import FoundFile, MappedFileQueue
+from ternmq_store.queues.appended_files import AppendedFiles
 from ternmq_store.queues.bit_map_filter import BitMapFilter
 from ternmq_store.queues.ext_units import (
     END_MARK,
@@ -151,7 +151,7 @@ class ExtSource(NamedTuple):
         return found
 
 
-class ConsumeQueueExt:
+class ConsumeQueueExt(AppendedFiles):
     """The units of one queue.
 
     Owned by its `ConsumeQueue`, on the store's thread.
@@ -163,20 +163,12 @@ class ConsumeQueueExt:
     def __init__(
         self, files: FileSystem, root: Path, topic: str, queue_id: int, file_bytes: int
     ) -> None:
-        self._file_system = files
-        self.files = MappedFileQueue(files, queue_ext_folder(root, topic, queue_id), file_bytes)
+        super().__init__(files, queue_ext_folder(root, topic, queue_id), file_bytes)
         self.end = 0
-        self._real_end = 0
-        self._dirty_from: int | None = None
 
     def source(self) -> ExtSource:
         """Return where the units lie, for who reads them in another thread."""
         return ExtSource(self._file_system, self.files.folder, self.files.file_bytes)
-
-    def open_files(self, found: Sequence[FoundFile]) -> None:
-        """Map files that exist. `cut_behind` must follow."""
-        for file in found:
-            self.files.open_file(file.base).file.park()
 
     def reserve(self, count: int, unit_bytes: int) -> None:
         """Make space real for `count` units more.
@@ -185,21 +177,7 @@ class ConsumeQueueExt:
             OSError: It cannot be. The queue is as before.
         """
         if count > 0:
-            self._make_real(self.end + count * unit_bytes + _END_BYTES)
-
-    def _make_real(self, until: int) -> None:
-        while self._real_end < until:
-            files = self.files.files
-            if files and self._real_end < files[-1].end:
-                file = files[-1]
-            else:
-                base = files[-1].end if files else base_of(self.end, self.files.file_bytes)
-                file = self.files.create_late_file(base)
-            try:
-                file.make_real(step_end(min(until, file.end) - file.base, file.file_bytes))
-            finally:
-                file.file.park()
-            self._real_end = file.base + file.real_bytes
+            self._make_real(self.end, self.end + count * unit_bytes + _END_BYTES)
 
     def append(self, tag_codes: Ints, rows: ExtRows) -> Ints:
         """Add units and return their addresses. A bit map that is too long is left out.
@@ -225,7 +203,7 @@ class ConsumeQueueExt:
             runs[-1][1].extend(encode_ext_unit(code, stored_at_ms, bit_map))
             places.append(at)
             at += size
-        self._make_real(at + _END_BYTES)
+        self._make_real(self.end, at + _END_BYTES)
         for start, data in runs:
             if data:
                 file = self.files.at(start)
@@ -290,22 +268,13 @@ class ConsumeQueueExt:
             )
         if self.files.files and self.files.last.end < end:
             self.files.drop_from(0)
-        if self.files.drop_from(end):
-            self._file_system.sync_folder(self.files.folder)
-        if self.files.files:
-            self._wipe(end)
+        self._drop_files(end)
+        if self.files.files and self._wipe(end):
+            self._mark_dirty(end)
         self.end = end
         self._real_end = base_of(end, self.files.file_bytes)
         if self.files.files:
             self._real_end = self.files.last.base + self.files.last.real_bytes
-
-    def _wipe(self, end: int) -> None:
-        last = self.files.last
-        for position in range(end - last.base, last.file_bytes, _PIECE_BYTES):
-            data = last.file.read(position, min(_PIECE_BYTES, last.file_bytes - position))
-            if any(data):
-                last.file.write(position, bytes(len(data)))
-                self._dirty_from = end if self._dirty_from is None else min(end, self._dirty_from)
 
     def delete_before(self, address: int) -> Sequence[MappedFile]:
         """Release the files before the unit at `address`; the caller removes them, oldest first.
@@ -316,12 +285,4 @@ class ConsumeQueueExt:
 
     def take_dirty(self) -> Sequence[Path]:
         """Return the files with units that may not be on disk; the caller syncs them."""
-        if self._dirty_from is None:
-            return ()
-        dirty = self.files.files_between(self._dirty_from, self.end + 1)
-        self._dirty_from = None
-        return [file.path for file in dirty]
-
-    def close(self) -> None:
-        """Unmap and close the files."""
-        self.files.close()
+        return self._take_dirty(self.end)
