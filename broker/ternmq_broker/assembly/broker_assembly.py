@@ -148,7 +148,7 @@ class BrokerAssembly:
             tables.topics,
             tables.groups,
             self._groups.sessions.table,
-            self._groups.filters.rules,
+            self._groups.filter_rules,
         )
         self._scans = self._scan_service(rules)
         self._services = self._build_services(store_config, rules, claims)

@@ -4,7 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from ternmq_broker.groups.client_queries import ClientQueries, ClientQueryService
-from ternmq_broker.groups.filters.filter_manager import FilterManager
+from ternmq_broker.groups.filters.bloom_bit_maps import FilterBitMaps
+from ternmq_broker.groups.filters.filter_registry import FilterRegistry
+from ternmq_broker.groups.filters.filter_rules import FilterRules
 from ternmq_broker.groups.group_admin import GroupAdminService
 from ternmq_broker.groups.locks import LockService
 from ternmq_broker.groups.offset_rules import OffsetRules
@@ -46,7 +48,7 @@ class GroupAssembly:
     Attributes:
         sessions: Sessions of clients.
         locks: Locks of queues.
-        filters: Filters of groups.
+        filter_rules: Rules by which subscriptions filter reads.
         offset_rules: Rules for committed offsets.
         topics: Retry and dead-letter topics of groups.
     """
@@ -64,7 +66,7 @@ class GroupAssembly:
     ) -> None:
         config = live.broker
         self._env = env
-        self._store = store
+        self._reader = StoreReader(store, env.blocking)
         self._tables = tables
         self._statistics = statistics
         # Whether a name may be is up to the master: its groups' members come to a slave, too.
@@ -84,12 +86,25 @@ class GroupAssembly:
             None if is_slave else self.locks,
             env.clock,
         )
-        self.filters = FilterManager(config, store, tables.filters, clients, env.clock)
+        # Conditions of a loaded table are unused until a member subscribes by them.
+        tables.filters.all_dead(now_ms=env.clock.wall_ms())
+        if config.filter_bit_maps_enabled:
+            store.keep_bit_maps(FilterBitMaps(tables.filters))
+        self.filter_rules = FilterRules(
+            clients,
+            tables.filters,
+            property_filter_enabled=config.property_filter_enabled,
+            retry_filter_enabled=config.retry_filter_enabled,
+            bit_maps_enabled=config.filter_bit_maps_enabled,
+        )
+        self._filter_registry = FilterRegistry(
+            tables.filters, clients, env.clock, log_end=lambda: store.max_physical
+        )
         self.sessions = SessionManager(
             env.clock,
             clients,
             on_left=self.locks.left,
-            on_group=self.filters.registry.group_changed,
+            on_group=self._filter_registry.group_changed,
             is_told=tables.groups.tells_members,
             must_agree=lambda: live.broker.same_subscriptions_required,
         )
@@ -101,12 +116,7 @@ class GroupAssembly:
             is_slave=is_slave,
         )
         self._lock_service = LockService(
-            locks=self.locks,
-            clients=clients,
-            topics=tables.topics,
-            group_table=tables.groups,
-            versions=tables.offsets.versions,
-            clock=env.clock,
+            locks=self.locks, clients=clients, tables=tables, clock=env.clock
         )
 
     def services(
@@ -121,9 +131,29 @@ class GroupAssembly:
             admission: Admission of requests.
         """
         return (
-            self._group_service(),
+            GroupService(
+                reader=self._reader,
+                tables=self._tables,
+                filters=self.filter_rules,
+                offset_rules=self.offset_rules,
+                sessions=self.sessions,
+                group_topics=self.topics,
+                client_queries=self._client_queries,
+                clock=self._env.clock,
+            ),
             self._lock_service,
-            self._send_back_service(writer, admission),
+            SendBackService(
+                reader=self._reader,
+                writer=writer,
+                delayed=delayed,
+                group_topics=self.topics,
+                tables=self._tables,
+                locks=self.locks,
+                statistics=self._statistics,
+                random=self._env.random,
+                clock=self._env.clock,
+                admission=admission,
+            ),
             ClientQueryService(self.sessions, self._client_queries),
         )
 
@@ -133,25 +163,15 @@ class GroupAssembly:
         Args:
             delete_topic: Deletes a topic that exists, with its messages.
         """
-        tables = self._tables
         return GroupAdminService(
-            store=self._store,
-            blocking=self._env.blocking,
-            topics=tables.topics,
-            group_table=tables.groups,
-            offsets=tables.offsets,
+            reader=self._reader,
+            tables=self._tables,
             locks=self.locks,
-            filters=tables.filters,
             sessions=self.sessions,
             statistics=self._statistics,
             group_topics=self.topics,
             clock=self._env.clock,
             delete_topic=delete_topic,
-            saved=(
-                tables.groups_file.saved,
-                tables.offsets_file.saved,
-                tables.versions_file.saved,
-            ),
         )
 
     def retry_topic_routing(self) -> RetryTopicRouting:
@@ -161,41 +181,4 @@ class GroupAssembly:
     def jobs(self) -> Sequence[Job]:
         """Return the jobs of sessions, locks and filters."""
         sessions = Job(name="sessions", interval_s=_SESSIONS_PAUSE_S, step=self.sessions.expire)
-        return sessions, self._lock_service.job(), self.filters.registry.job()
-
-    def _group_service(self) -> GroupService:
-        tables = self._tables
-        return GroupService(
-            store=self._store,
-            reader=StoreReader(self._store, self._env.blocking),
-            topics=tables.topics,
-            group_table=tables.groups,
-            offsets=tables.offsets,
-            locks=self.locks,
-            filters=self.filters.rules,
-            offset_rules=self.offset_rules,
-            sessions=self.sessions,
-            group_topics=self.topics,
-            client_queries=self._client_queries,
-            clock=self._env.clock,
-            saved=(tables.offsets_file.saved, tables.versions_file.saved),
-        )
-
-    def _send_back_service(
-        self,
-        writer: InternalWriter,
-        admission: Admission,
-    ) -> SendBackService:
-        return SendBackService(
-            reader=StoreReader(self._store, self._env.blocking),
-            writer=writer,
-            delayed=delayed,
-            group_topics=self.topics,
-            group_table=self._tables.groups,
-            offsets=self._tables.offsets,
-            locks=self.locks,
-            statistics=self._statistics,
-            random=self._env.random,
-            clock=self._env.clock,
-            admission=admission,
-        )
+        return sessions, self._lock_service.job(), self._filter_registry.job()

@@ -3,7 +3,6 @@
 Source: RocketMQ `AdminBrokerProcessor`, `SubscriptionGroupManager`.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -12,51 +11,39 @@ from ternmq_broker.groups.resets import OffsetReset, QueueState, is_cloned, rese
 from ternmq_broker.groups.retry.group_topics import GroupTopics, dead_letter_topic, retry_topic
 from ternmq_broker.groups.service import NEVER_CONSUMED
 from ternmq_broker.groups.sessions import SessionManager
-from ternmq_broker.state.filters import FilterTable
-from ternmq_broker.state.groups import GroupTable, check_settings
+from ternmq_broker.state.groups import check_settings
 from ternmq_broker.state.lock_table import LockTable
-from ternmq_broker.state.offsets import OffsetTable
-from ternmq_broker.state.topics import TopicTable
+from ternmq_broker.state.table_file import save_all
+from ternmq_broker.state.tables import Tables
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
+from ternmq_broker.storage.reader import StoreReader
 from ternmq_model.clock import Clock
-from ternmq_model.errors import InvalidParameter, RefusedError, refusal
+from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import check_stored_group, check_topic, is_system_group
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.converters import group_settings_from_pb
-from ternmq_remoting.environment import Blocking
 from ternmq_remoting.rpc import Call, Handler, unary
 from ternmq_remoting.service_methods import CLONE_OFFSETS, DELETE_GROUP, PUT_GROUP, RESET_OFFSETS
-from ternmq_store.message_store import MessageStore
 from ternmq_store.query.time_search import BoundaryType
 
 logger = logging.getLogger(__name__)
-
-Saved = Callable[[], asyncio.Future[None] | None]
-"""Returns a future that is done when a table is on disk; None = it is."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupAdminService:
     """Handlers of PutGroup, DeleteGroup, ResetOffsets and CloneOffsets."""
 
-    store: MessageStore
-    blocking: Blocking
-    topics: TopicTable
-    group_table: GroupTable
-    offsets: OffsetTable
+    reader: StoreReader
+    tables: Tables
     locks: LockTable
-    filters: FilterTable
     sessions: SessionManager
     statistics: BrokerStatistics
     group_topics: GroupTopics
     clock: Clock
     delete_topic: Callable[[str], Awaitable[None]]
     """Deletes a topic with its files, offsets and locks."""
-
-    saved: Sequence[Saved]
-    """Futures of groups, offsets and their versions."""
 
     def handlers(self) -> Sequence[Handler]:
         """Return the handlers of its RPCs."""
@@ -72,9 +59,9 @@ class GroupAdminService:
         _users_own(request.settings.group)
         settings = group_settings_from_pb(request.settings)
         check_settings(settings)
-        if self.topics.get(retry_topic(settings.group)) is not None:
+        if self.tables.topics.get(retry_topic(settings.group)) is not None:
             self.group_topics.retry(settings)
-        is_new = self.group_table.put(settings, now_ms=self.clock.wall_ms())
+        is_new = self.tables.groups.put(settings, now_ms=self.clock.wall_ms())
         logger.info("group put group=%s new=%s settings=%s", settings.group, is_new, settings)
         await self._save()
         return admin.PutGroupReply(created=is_new)
@@ -86,18 +73,18 @@ class GroupAdminService:
         group = _users_own(request.group)
         self._check_is_known(group)
         self._check_is_idle(group)
-        self.group_table.remove(group, now_ms=self.clock.wall_ms())
-        self.offsets.remove_group(group)
+        self.tables.groups.remove(group, now_ms=self.clock.wall_ms())
+        self.tables.offsets.remove_group(group)
         self.locks.remove_group(group)
         self.statistics.forget_group(group)
-        self.filters.remove_group(group)
+        self.tables.filters.remove_group(group)
         logger.info("group deleted group=%s dead_letters=%s", group, request.with_dead_letters)
         doomed = [retry_topic(group)]
         if request.with_dead_letters:
             doomed.append(dead_letter_topic(group))
         refused: RefusedError | None = None
         for topic in doomed:
-            if self.topics.get(topic) is not None:
+            if self.tables.topics.get(topic) is not None:
                 try:
                     await self.delete_topic(topic)
                 except RefusedError as error:  # a NameServer's: the topic is deleted here
@@ -144,8 +131,8 @@ class GroupAdminService:
             check_topic(request.topic)
         self._check_is_idle(group)
         changes = [
-            OffsetReset(topic, queue_id, self.offsets.query(group, topic, queue_id), offset)
-            for topic, queues in self.offsets.topics_of(source).items()
+            OffsetReset(topic, queue_id, self.tables.offsets.query(group, topic, queue_id), offset)
+            for topic, queues in self.tables.offsets.topics_of(source).items()
             if is_cloned(topic, request.topic)
             for queue_id, offset in queues.items()
         ]
@@ -153,7 +140,7 @@ class GroupAdminService:
             where = f"topic {request.topic!r}" if request.topic else "any topic"
             remark = f"group {source!r} has no offset in {where}"
             raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
-        self.group_table.use(group, now_ms=self.clock.wall_ms())
+        self.tables.groups.use(group, now_ms=self.clock.wall_ms())
         self._set(group, changes)
         logger.info("offsets cloned from=%s to=%s queues=%s", source, group, len(changes))
         await self._save()
@@ -161,8 +148,8 @@ class GroupAdminService:
 
     def _check_is_known(self, group: str) -> None:
         if (
-            self.group_table.get(group) is None
-            and group not in self.offsets.groups()
+            self.tables.groups.get(group) is None
+            and group not in self.tables.offsets.groups()
             and not self.sessions.table.members(group)
         ):
             remark = f"group {group!r} does not exist"
@@ -178,7 +165,7 @@ class GroupAdminService:
 
     def _queue_ids(self, topic: str, told: Sequence[int]) -> Sequence[int]:
         """Return the requested queues, sorted."""
-        config = self.topics.get(topic)
+        config = self.tables.topics.get(topic)
         if config is None:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} does not exist")
         count = max(config.read_queues, config.write_queues)
@@ -191,18 +178,18 @@ class GroupAdminService:
         self, request: admin.ResetOffsetsRequest, topic: str, queue_id: int
     ) -> int:
         """Return the requested offset of a queue, which may lie outside it."""
-        least, end = self.store.queue_range(topic, queue_id)
+        least, end = self.reader.store.queue_range(topic, queue_id)
         match request.WhichOneof("to"):
             case "at_ms":
                 if request.at_ms < 0:
                     raise _invalid(f"at_ms is {request.at_ms}; must not be negative")
-                search = self.store.searches.by_time(
+                search = self.reader.store.searches.by_time(
                     topic, queue_id, request.at_ms, BoundaryType.LOWER
                 )
                 if search is None:
                     return end
                 try:
-                    return await self.blocking.run(search.run)
+                    return await self.reader.blocking.run(search.run)
                 except OSError as error:
                     remark = f"the disk cannot be read: {error}"
                     raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
@@ -218,14 +205,14 @@ class GroupAdminService:
                 raise _invalid("a reset says where to: at_ms, offset, first or last")
 
     def _state(self, group: str, topic: str, queue_id: int) -> QueueState:
-        least, end = self.store.queue_range(topic, queue_id)
-        before = self.offsets.query(group, topic, queue_id)
+        least, end = self.reader.store.queue_range(topic, queue_id)
+        before = self.tables.offsets.query(group, topic, queue_id)
         return QueueState(topic, queue_id, least, end, before)
 
     def _set(self, group: str, changes: Sequence[OffsetReset]) -> None:
         now_ms = self.clock.wall_ms()
         for each in changes:
-            self.offsets.commit(
+            self.tables.offsets.commit(
                 group, each.topic, each.queue_id, each.after, force=True, now_ms=now_ms
             )
 
@@ -239,7 +226,7 @@ class GroupAdminService:
                         topic=each.topic,
                         queue_id=each.queue_id,
                         offset=each.after,
-                        version=self.offsets.version(group, each.topic, each.queue_id),
+                        version=self.tables.offsets.version(group, each.topic, each.queue_id),
                     )
                     for each in changes
                 ],
@@ -249,14 +236,8 @@ class GroupAdminService:
         return sum(self.sessions.command(member, told) for member in members)
 
     async def _save(self) -> None:
-        """Wait until everything is on disk.
-
-        Raises:
-            StoreError: A table could not be saved; it is, as soon as the disk allows it.
-        """
-        waiting = [future for saved in self.saved if (future := saved()) is not None]
-        for future in waiting:
-            await future
+        tables = self.tables
+        await save_all(tables.groups_file, tables.offsets_file, tables.versions_file)
 
 
 def _users_own(group: str) -> str:
@@ -271,8 +252,8 @@ def _users_own(group: str) -> str:
     return group
 
 
-def _invalid(remark: str) -> InvalidParameter:
-    return InvalidParameter(ResponseCode.INVALID_PARAMETER, remark)
+def _invalid(remark: str) -> RefusedError:
+    return refusal(ResponseCode.INVALID_PARAMETER, remark)
 
 
 def _change_to_pb(change: OffsetReset) -> admin.OffsetChange:

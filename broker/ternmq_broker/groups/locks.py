@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ternmq_broker.state.clients import ClientTable, check_client_id
-from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.lock_table import LockTable, QueueKey
-from ternmq_broker.state.offset_versions import OffsetVersions
-from ternmq_broker.state.topics import TopicTable
+from ternmq_broker.state.tables import Tables
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
 from ternmq_model.names import check_group
@@ -35,9 +33,7 @@ class LockService:
 
     locks: LockTable
     clients: ClientTable
-    topics: TopicTable
-    group_table: GroupTable
-    versions: OffsetVersions
+    tables: Tables
     clock: Clock
 
     def handlers(self) -> Sequence[Handler]:
@@ -56,7 +52,7 @@ class LockService:
         A client whose Session has broken gets no answer that it could trust: its locks fall when
         the Session's time is over, however late they were renewed.
         """
-        group = self.group_table.use(request.group, now_ms=self.clock.wall_ms())
+        group = self.tables.groups.use(request.group, now_ms=self.clock.wall_ms())
         client_id = check_client_id(request.client_id)
         if not group.consume_enabled:
             remark = f"group {group.group!r} may not consume"
@@ -69,7 +65,7 @@ class LockService:
         before = self.locks.last_token
         given = self.locks.lock(group.group, client_id, asked, now_ms=self.clock.monotonic_ms())
         if self.locks.last_token != before:
-            self.versions.reserve_tokens(self.locks.last_token)
+            self.tables.offsets.versions.reserve_tokens(self.locks.last_token)
             logger.info(
                 "queues locked group=%s client=%s taken=%s held=%s",
                 group.group,
@@ -101,7 +97,7 @@ class LockService:
         return False
 
     def _is_there(self, key: QueueKey) -> bool:
-        config = self.topics.get(key.topic)
+        config = self.tables.topics.get(key.topic)
         return config is not None and 0 <= key.queue_id < max(
             config.read_queues, config.write_queues
         )

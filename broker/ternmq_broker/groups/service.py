@@ -3,9 +3,8 @@
 Source: RocketMQ `ClientManageProcessor`, `ConsumerManageProcessor`.
 """
 
-import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -16,10 +15,8 @@ from ternmq_broker.groups.offset_rules import OffsetCommit, OffsetRules
 from ternmq_broker.groups.retry.group_topics import GroupTopics
 from ternmq_broker.groups.sessions import SessionManager, SessionOutbox
 from ternmq_broker.state.clients import ClientSession, GroupMembership, check_client_id
-from ternmq_broker.state.groups import GroupTable
-from ternmq_broker.state.lock_table import LockTable
-from ternmq_broker.state.offsets import OffsetTable
-from ternmq_broker.state.topics import TopicTable
+from ternmq_broker.state.table_file import save_all
+from ternmq_broker.state.tables import Tables
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_model.clock import Clock
 from ternmq_model.errors import (
@@ -39,7 +36,6 @@ from ternmq_remoting.request_parser import check_range
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_remoting.service_methods import COMMIT_OFFSETS, LIST_MEMBERS, QUERY_OFFSET, SESSION
 from ternmq_runtime.service import OwnedTasks
-from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest
 
 SessionServerStream = ServerStream[groups.SessionRequest, groups.SessionReply]
@@ -55,20 +51,14 @@ _ONE: Final = ReadLimits(1, 1)
 class GroupService:
     """Handlers of Session, ListMembers, CommitOffsets and QueryOffset."""
 
-    store: MessageStore
     reader: StoreReader
-    topics: TopicTable
-    group_table: GroupTable
-    offsets: OffsetTable
-    locks: LockTable
+    tables: Tables
     filters: FilterRules
     offset_rules: OffsetRules
     sessions: SessionManager
     group_topics: GroupTopics
     client_queries: ClientQueries
     clock: Clock
-    saved: Sequence[Callable[[], asyncio.Future[None] | None]]
-    """Futures of offsets and of their versions: done when the table is on disk; None = it is."""
 
     def handlers(self) -> Sequence[Handler]:
         """Return the handlers of its RPCs."""
@@ -177,7 +167,7 @@ class GroupService:
     def _prepare(self, membership: GroupMembership) -> None:
         """Create a group, with its retry topic, which its members read beside their own."""
         now_ms = self.clock.wall_ms()
-        settings = self.group_table.use(membership.group, now_ms=now_ms)
+        settings = self.tables.groups.use(membership.group, now_ms=now_ms)
         is_retrying = not membership.is_broadcasting and settings.retry_queues > 0
         if is_retrying and not is_system_group(membership.group):
             # Without it the group consumes all the same; who sends a message back is told why not.
@@ -201,7 +191,7 @@ class GroupService:
         without it the group would begin at a later end.
         """
         now_ms = self.clock.wall_ms()
-        group = self.group_table.use(request.group, now_ms=now_ms).group
+        group = self.tables.groups.use(request.group, now_ms=now_ms).group
         reply = groups.CommitOffsetsReply()
         for each in request.offsets:
             what_told = OffsetCommit(
@@ -211,7 +201,7 @@ class GroupService:
                 what_told = self.offset_rules.nearest(what_told)
             why = self.offset_rules.why_not(group, what_told)
             if why is None:
-                is_kept = self.offsets.commit(
+                is_kept = self.tables.offsets.commit(
                     group,
                     each.topic,
                     each.queue_id,
@@ -222,8 +212,8 @@ class GroupService:
                 )
                 if is_kept and not request.force:
                     continue
-            kept = self.offsets.query(group, each.topic, each.queue_id)
-            version = self.offsets.version(group, each.topic, each.queue_id)
+            kept = self.tables.offsets.query(group, each.topic, each.queue_id)
+            version = self.tables.offsets.version(group, each.topic, each.queue_id)
             told = groups.QueueOffset(
                 topic=each.topic,
                 queue_id=each.queue_id,
@@ -245,20 +235,14 @@ class GroupService:
             reply.status.code = ResponseCode.INVALID_PARAMETER
             reply.status.remark = "; ".join(each.status.remark for each in reply.refused[:3])
         if request.force or any(
-            self.offsets.has_unsaved_begin(group, each.topic, each.queue_id)
+            self.tables.offsets.has_unsaved_begin(group, each.topic, each.queue_id)
             for each in request.offsets
         ):
             await self._saved()
         return reply
 
     async def _saved(self) -> None:
-        """Wait until the tables are on disk as they are now.
-
-        Raises:
-            StoreError: The disk refuses; they are saved later.
-        """
-        for saving in [saving for saved in self.saved if (saving := saved()) is not None]:
-            await saving
+        await save_all(self.tables.offsets_file, self.tables.versions_file)
 
     async def query_offset(
         self, request: groups.QueryOffsetRequest, call: Call
@@ -266,17 +250,17 @@ class GroupService:
         """Return the offset of a group in a queue, and whether a crash leaves it."""
         group, topic = check_stored_group(request.group), check_topic(request.topic)
         check_range("queue_id", request.queue_id, 0, OFFSET_MAX)
-        is_unsaved = partial(self.offsets.has_unsaved_begin, group, topic, request.queue_id)
+        is_unsaved = partial(self.tables.offsets.has_unsaved_begin, group, topic, request.queue_id)
         if is_unsaved():
             with contextlib.suppress(StoreError):  # who begins there hears of it from its commit
                 await self._saved()
-        kept = self.offsets.query(group, topic, request.queue_id)
-        if kept is None and self.offsets.is_awaited:
+        kept = self.tables.offsets.query(group, topic, request.queue_id)
+        if kept is None and self.tables.offsets.is_awaited:
             # An answer would let the group begin at the end of the queue.
             remark = "this slave lost its offsets, and has not heard its master's"
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
         offset = await self._first_offset(group, topic, request.queue_id) if kept is None else kept
-        version = self.offsets.version(group, topic, request.queue_id)
+        version = self.tables.offsets.version(group, topic, request.queue_id)
         is_kept = kept is not None and not is_unsaved()
         return groups.QueryOffsetReply(offset=offset, version=version, is_kept=is_kept)
 
@@ -288,12 +272,12 @@ class GroupService:
 
         Source: RocketMQ `ConsumerManageProcessor.queryConsumerOffset`.
         """
-        if self.topics.get(topic) is None:
+        if self.tables.topics.get(topic) is None:
             return NEVER_CONSUMED
-        least, end = self.store.queue_range(topic, queue_id)
+        least, end = self.reader.store.queue_range(topic, queue_id)
         if end == 0:
             return 0
-        settings = self.group_table.get(group)
+        settings = self.tables.groups.get(group)
         if settings is not None and settings.consume_from_min_enabled:
             return least
         if least > 0:
@@ -301,7 +285,7 @@ class GroupService:
         first = await self.reader.read(
             ReadRequest(topic=topic, queue_id=queue_id, offset=QueueOffset(0), hot=_ONE, cold=_ONE)
         )
-        is_hot = first.behind_bytes <= self.store.reads.hot_bytes
+        is_hot = first.behind_bytes <= self.reader.store.reads.hot_bytes
         return 0 if len(first.record_sizes) and is_hot else NEVER_CONSUMED
 
 

@@ -70,3 +70,13 @@ class TableFile(StateSaver[Any]):
         refused = StoreError(f"cannot save {self._file}: {reason}")
         refused.may_have_happened = True  # the change itself counts, until a crash
         return refused
+
+
+async def save_all(*files: TableFile) -> None:
+    """Wait until the tables of `files` are on disk as they are when this is called.
+
+    Raises:
+        StoreError: The disk refused; the table is saved as soon as the disk allows it.
+    """
+    for saving in [saving for file in files if (saving := file.saved()) is not None]:
+        await saving

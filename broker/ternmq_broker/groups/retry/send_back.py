@@ -17,9 +17,8 @@ from ternmq_broker.groups.retry.retry_policy import (
     why_not,
 )
 from ternmq_broker.state.clients import check_client_id
-from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.lock_table import LockTable
-from ternmq_broker.state.offsets import OffsetTable
+from ternmq_broker.state.tables import Tables
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_broker.storage.admission import Admission
 from ternmq_broker.storage.internal_append import InternalWriter
@@ -75,8 +74,7 @@ class SendBackService:
     """Returns the form in which a record waits at a delay level."""
 
     group_topics: GroupTopics
-    group_table: GroupTable
-    offsets: OffsetTable
+    tables: Tables
     locks: LockTable
     statistics: BrokerStatistics
     random: Random
@@ -107,7 +105,7 @@ class SendBackService:
 
     async def _send_back(self, request: groups.SendBackRequest) -> Sequence[common.Status]:
         check_client_id(request.client_id)
-        group = self.group_table.use(request.group, now_ms=self.clock.wall_ms())
+        group = self.tables.groups.use(request.group, now_ms=self.clock.wall_ms())
         outcomes = [common.Status() for _ in request.messages]
         batch = _SendBackBatch()
         dropped = 0
@@ -144,7 +142,7 @@ class SendBackService:
         if (fenced := self._fenced(group.group, told)) is not None:
             raise fenced
         record = await self._record(told.physical_offset)
-        version = self.offsets.version(group.group, told.topic, told.queue_id)
+        version = self.tables.offsets.version(group.group, told.topic, told.queue_id)
         failure = FailedMessage(
             told.message_id,
             told.topic,
