@@ -1,4 +1,4 @@
-"""Connections to brokers, as a consumer needs them of its client: the seam."""
+"""Connections of a client to brokers: the seam between consumers and clients."""
 
 from typing import Protocol
 
@@ -6,28 +6,28 @@ from ternmq_remoting.rpc import Connection
 
 
 class ReaderConnections(Protocol):
-    """Connections for reading: a `ClientInstance`, or a test's own."""
+    """Connections for reading: a `ClientInstance`, or a class of a test."""
 
     async def reader(self, broker_name: str) -> Connection:
         """Return the connection to a broker's master, or to a slave that stands in for it.
 
         Raises:
-            Unreachable: No member of it answers.
+            Unreachable: No member of the broker name answers.
         """
         ...
 
 
 class BrokerConnections(Protocol):
-    """Connections by broker name: a `ClientInstance`, or a test's own."""
+    """Connections by broker name: a `ClientInstance`, or a class of a test."""
 
     async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
-        """Return the connection to a broker, dialling it at need.
+        """Return the connection to a broker and open it if needed.
 
         Raises:
-            Unreachable: Nobody who proves to be it answers.
+            Unreachable: No member with this identity answers.
         """
         ...
 
     def forget(self, broker_name: str, connection: Connection, broker_id: int = 0) -> None:
-        """Dial the broker anew next time, since `connection` has failed."""
+        """Drop the failed `connection`. The next request opens a new one."""
         ...

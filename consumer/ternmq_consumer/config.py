@@ -12,18 +12,17 @@ from ternmq_model.arguments import check_kinds, fault_of_time_ms
 from ternmq_model.errors import ConfigError
 
 RETRIES_MAX: Final = 65_536
-"""As brokers allow it in a group's settings."""
+"""Greatest number of retries. Brokers have this limit for a group's settings."""
 
 
 class ConsumeFrom(enum.Enum):
     """Position at which a group begins in a queue that it never consumed.
 
     Attributes:
-        LAST_OFFSET: With the messages that come after its first member was assigned the queue. No
-            promise on a young queue: while the broker has its first message in memory, a new group
-            begins there.
-        FIRST_OFFSET: With the oldest message that the broker still has.
-        TIMESTAMP: With the first message that was stored at `consume_at_ms` or later.
+        LAST_OFFSET: End of the queue when its first member gets it. In a young queue, whose first
+            message is still in the broker's memory, the first message.
+        FIRST_OFFSET: Oldest message of the broker.
+        TIMESTAMP: First message that was stored at `consume_at_ms` or later.
 
     Source: RocketMQ `ConsumeFromWhere`.
     """
@@ -34,12 +33,12 @@ class ConsumeFrom(enum.Enum):
 
 
 class MessageModel(enum.Enum):
-    """Way in which the members of a group share its messages.
+    """Distribution of messages among the members of a group.
 
     Attributes:
         CLUSTERING: Each message goes to one member.
-        BROADCASTING: Each message goes to every member. What fails is logged and counted, and comes
-            not again.
+        BROADCASTING: Each message goes to every member. A failed message is logged and counted,
+            without a retry.
 
     Source: RocketMQ `MessageModel`.
     """
@@ -49,11 +48,11 @@ class MessageModel(enum.Enum):
 
 
 class OffsetsKept(enum.Enum):
-    """Keeper of the offsets of a member that broadcasts.
+    """Storage of the offsets of a broadcasting member.
 
     Attributes:
-        LOCALLY: In a file on its own machine.
-        AT_BROKERS: At the brokers, under the member's own name: for machines that keep no files.
+        LOCALLY: File on the member's machine.
+        AT_BROKERS: Brokers, under the member's own name: for machines without lasting files.
     """
 
     LOCALLY = enum.auto()
@@ -64,7 +63,7 @@ class OffsetsKept(enum.Enum):
 class PushConsumerConfig:
     """Settings of a push consumer. Durations in seconds, sizes in bytes.
 
-    Source: RocketMQ `DefaultMQPushConsumer`; where a default differs, its text says why.
+    Source: RocketMQ `DefaultMQPushConsumer`. Texts of other defaults give the reason.
     """
 
     consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
@@ -78,8 +77,8 @@ class PushConsumerConfig:
     """Listener calls that run at the same time, over all queues."""
 
     batch_messages: int = 1024
-    """Most messages of one call of a batch listener. (RocketMQ: 1; what is waiting is handed over
-    at once all the same.)"""
+    """Most messages of one call of a batch listener. (RocketMQ: 1. A call does not wait for more
+    messages.)"""
 
     message_model: MessageModel = MessageModel.CLUSTERING
     """Distribution of messages: shared among the members, or all messages to each member."""
@@ -113,18 +112,18 @@ class PushConsumerConfig:
     offsets; reading pauses beyond. Best at least twice `pull_threshold_messages`."""
 
     retry_s: float = 5.0
-    """Pause before a failed message that its broker could not take back is handed to the listener
-    again, s. A message that the broker took back is redelivered by the broker's schedule."""
+    """Pause before the listener gets a failed message again that its broker could not store, s.
+    The broker's schedule decides the redelivery of messages that it stored."""
 
     rebalance_s: float = 20.0
-    """Interval at which the share of the queues is computed without a cause, s."""
+    """Interval between rebalances without a cause, s."""
 
     commit_s: float = 5.0
     """Interval between commits of offsets, s."""
 
     take_over_wait_s: float = 0.5
-    """Wait of one of several members before it reads the committed offset of a queue that is new
-    to it, s. The previous owner commits meanwhile; a shorter wait means more duplicates."""
+    """Wait before a member reads the committed offset of a new queue, s; not for a single member.
+    The previous owner commits meanwhile; a shorter wait means more duplicates."""
 
     drop_wait_s: float = 1.0
     """Longest wait for running listener calls before a queue goes to another member, s."""
@@ -158,7 +157,7 @@ class PushConsumerConfig:
         ):
             _check_count(name, getattr(self, name), 1)
         _check_count("retries_max", self.retries_max, -1, RETRIES_MAX)
-        # A name, as other clients have it, would be taken for none of them.
+        # A name in place of a member of the enumeration would be equal to none of them.
         _check_kind("message_model", self.message_model, MessageModel)
         _check_kind("offsets_kept", self.offsets_kept, OffsetsKept)
         _check_folder(self.offsets_folder)
@@ -206,12 +205,11 @@ class PullConsumerConfig:
     """Shortest interval between commits by polls with `auto_commit`, s."""
 
     rebalance_s: float = 20.0
-    """Interval at which a subscribed consumer computes its share of the queues without a cause,
-    s."""
+    """Interval between rebalances of a subscribed consumer without a cause, s."""
 
     take_over_wait_s: float = 0.5
-    """Wait of one of several subscribed members before it reads the committed offset of a queue
-    that is new to it, s. The previous owner commits meanwhile."""
+    """Wait before a subscribed member reads the committed offset of a new queue, s; not for a
+    single member. The previous owner commits meanwhile."""
 
     allocate: AllocationStrategy | str = "AVG"
     """Allocation of queues to subscribed members; values as in `PushConsumerConfig.allocate`. All

@@ -8,7 +8,7 @@ from ternmq_model.arguments import check_seconds, is_whole
 from ternmq_model.errors import UsageError
 
 DEAD_LETTER: Final = -1
-"""The delay level that means: never again."""
+"""Delay level of a dead letter: no retry."""
 
 DELAY_LEVEL_MAX: Final = 18
 SUSPEND_S_MIN: Final = 0.01
@@ -16,12 +16,12 @@ SUSPEND_S_MAX: Final = 30.0
 
 
 class ConsumeStatus(enum.Enum):
-    """Answer of a listener for the message, or the batch, that it was handed.
+    """Answer of a listener for a message or a batch.
 
     Attributes:
-        SUCCESS: It is finished.
-        RECONSUME_LATER: Hand it over again after a pause. Raising an exception says the same.
-        DEAD_LETTER: Put it among the group's dead letters now: trying again would not help.
+        SUCCESS: The message is finished.
+        RECONSUME_LATER: The message comes again after a delay. An exception has the same effect.
+        DEAD_LETTER: The message becomes a dead letter at once, without retries.
 
     Source: RocketMQ `ConsumeConcurrentlyStatus`, `ConsumeOrderlyStatus`.
     """
@@ -33,24 +33,24 @@ class ConsumeStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReconsumeLater:
-    """An answer that says more than `RECONSUME_LATER`: when to try again, and what went well.
+    """Answer `RECONSUME_LATER` with a delay, and with the number of finished messages.
 
     Raises:
-        UsageError: A number out of its range. In a listener that is a failure like any other.
+        UsageError: A number is out of its range. In a listener this error is a failed call.
 
     Source: RocketMQ `ConsumeConcurrentlyContext`, `ConsumeOrderlyContext`.
     """
 
     delay_level: int = 0
-    """Delay level of the retry: 0 = longer after each attempt, 1 to 18 = after that delay level,
-    −1 = never, it is a dead letter. An orderly consumer knows 0 and −1; it takes others as 0."""
+    """Delay level of the retry: 0 = longer after each attempt, 1 to 18 = this delay level,
+    −1 = no retry, the message is a dead letter. An orderly consumer treats 1 to 18 as 0."""
 
     finished: int = 0
-    """Messages of a batch that went well, from its beginning."""
+    """Number of finished messages at the begin of a batch."""
 
     suspend_s: float | None = None
-    """Rest of an orderly queue before it is tried again, 0.01 to 30 s; None = as the settings
-    say. Means nothing to a concurrent consumer."""
+    """Pause of an orderly queue before the retry, 0.01 to 30 s; None = `suspend_s` of the settings.
+    Without effect for a concurrent consumer."""
 
     def __post_init__(self) -> None:
         for name in ("delay_level", "finished"):
@@ -70,18 +70,18 @@ class ReconsumeLater:
 
 
 ListenerAnswer: TypeAlias = ConsumeStatus | ReconsumeLater | bool | None
-"""None, True and SUCCESS: finished. False and RECONSUME_LATER: again later."""
+"""Answer of a listener. None, True and SUCCESS: finished. False and RECONSUME_LATER: retry."""
 
 LATER: Final = ReconsumeLater()
 _NEVER: Final = ReconsumeLater(DEAD_LETTER)
 
 
 def reconsume_later_of(answer: object) -> ReconsumeLater | None:
-    """Return how a listener's answer wants the messages again; None = they are finished.
+    """Return the retry that a listener's answer requests; None = the messages are finished.
 
     Raises:
-        UsageError: It is no answer. Taking it for success would lose messages of a listener that
-            says `"RECONSUME_LATER"` or 0.
+        UsageError: The answer has another type. Success for it would lose the messages of a
+            listener that returns `"RECONSUME_LATER"` or 0.
     """
     if answer is None or answer is True:
         return None

@@ -1,4 +1,4 @@
-"""Subscriptions to topics, as users and brokers write them."""
+"""Subscriptions to topics, in the forms of users and of the wire contract."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,8 +26,8 @@ def subscription_to(
     """Return the subscription to `topic` that `wanted` describes.
 
     Raises:
-        IllegalName: The topic's name.
-        UsageError: The expression names no tag, or is no condition.
+        IllegalName: The topic's name is illegal.
+        UsageError: The expression is malformed.
     """
     if not is_kind(wanted, str, Expression):
         raise UsageError(
@@ -51,9 +51,9 @@ def subscriptions_by_topic(topics: Subscriptions) -> dict[str, Subscription]:
     """Return the subscriptions that `topics` describes, by topic.
 
     Raises:
-        IllegalName: A topic's name.
-        UsageError: No topic, one topic twice, another type, an expression that names no tag, or a
-            condition that is none.
+        IllegalName: A topic's name is illegal.
+        UsageError: There is no topic, a topic twice, a value of another type, or a malformed
+            expression.
     """
     given: object = topics
     if isinstance(topics, str):

@@ -1,1 +1,1 @@
-"""Process queues: the queues that a push consumer owns, their messages in hand, and their locks."""
+"""Process queues: queues of a push consumer, their unfinished messages, and their locks."""

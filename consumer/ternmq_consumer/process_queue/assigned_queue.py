@@ -1,4 +1,4 @@
-"""One queue that a push consumer owns, from its assignment until it is dropped."""
+"""Queue of a push consumer, from its assignment until it is dropped."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -21,26 +21,26 @@ from ternmq_protos.v1 import messages_pb2 as messages
 
 
 class AssignedQueue:
-    """One owned queue: takes what is read of it, and gives credit back for what is finished.
+    """Owned queue: it receives records and returns credit for finished messages.
 
     Owned by the consumer's `PushAssignment`.
 
     Args:
-        queue: Which one.
-        subscription: What is wanted of it.
-        start: Where consuming begins.
-        window: How far reading may be ahead.
-        on_ready: Called when messages wait to be handed over.
-        on_restart: Called when the queue ends before what was read: it goes on at that offset.
-        on_gone: Called when the broker has it no more; nothing of it is read or handed over.
-        lease: Under which a listener is called; None = the queue is not locked.
-        in_order: Where the queue goes on at another offset, read on only when nobody works any more
-            on what was handed out before.
-        wall_ms: Tells the time; None = nobody wants to know when messages came and went.
+        queue: Name of the queue.
+        subscription: Filter of its messages.
+        start: Offset at which consuming begins.
+        window: Bounds of reading ahead.
+        on_ready: Called when messages are waiting.
+        on_restart: Called with the new offset when the queue ends before the read offset.
+        on_gone: Called when the broker no longer has the queue. No message of it is handed out.
+        lease: Lease of the queue's lock; None = the queue is not locked.
+        in_order: True = after a change of the offset, reading waits until no listener works on
+            messages of the queue.
+        wall_ms: Clock for the times in the report; None = no times.
 
     Attributes:
-        in_hand: Its messages; another object after a restart.
-        is_listed: The dispatcher knows that messages wait.
+        in_hand: Unfinished messages; another object after a restart.
+        is_listed: The dispatcher knows that messages are waiting.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class AssignedQueue:
         self._idle = asyncio.Event()
         self._in_order = in_order
         self._draining: list[ProcessQueue[StoredMessage]] = []
-        """Messages in hand of before the queue went elsewhere, while somebody works on them."""
+        """Process queues from before a change of the offset, while a listener works on them."""
         self._must_wait = False
-        """Reading is to begin when nothing is left."""
+        """True = reading begins when `_draining` is empty."""
 
     def report(self) -> ProcessQueueInfo:
-        """Return how the queue stands."""
+        """Return the state of the queue."""
         in_hand = self.in_hand
         return ProcessQueueInfo(
             self.queue,
@@ -102,24 +102,24 @@ class AssignedQueue:
         )
 
     def stop(self) -> None:
-        """Read no more and let nothing more be handed over. Safe to repeat."""
+        """Stop reading and handing out messages. Safe to repeat."""
         self.in_hand.dropped = True
         self._must_wait = False
         if self._pulled is not None:
             self._pulled.close()
 
     def is_busy(self) -> bool:
-        """Return whether a worker has messages of the queue."""
+        """Return whether a listener works on messages of the queue."""
         return self.in_hand.running > 0 or bool(self._draining)
 
     async def idle(self) -> None:
-        """Wait until nobody works on messages of the queue."""
+        """Wait until no listener works on messages of the queue."""
         while self.is_busy():
             self._idle.clear()
             await self._idle.wait()
 
     def move(self, offset: QueueOffset) -> None:
-        """Drop what is in hand, and go on at `offset`, whatever was read or finished."""
+        """Drop all unfinished messages and continue at `offset`."""
         before = self.in_hand
         self.stop()
         if before.running:
@@ -138,7 +138,7 @@ class AssignedQueue:
         handout: Handout[StoredMessage],
         unfinished: Sequence[StoredMessage],
     ) -> tuple[int, int]:
-        """End a hand-out of `in_hand`; return what was finished, as `ProcessQueue.finish` does."""
+        """End a hand-out of `in_hand`. Args and result are those of `ProcessQueue.finish`."""
         done = in_hand.finish(handout, unfinished)
         if self._wall_ms is not None:
             self._consumed_at_ms = self._wall_ms()
@@ -154,7 +154,7 @@ class AssignedQueue:
         handout: Handout[StoredMessage],
         unfinished: Sequence[StoredMessage],
     ) -> tuple[int, int]:
-        """Record that a part of a hand-out is finished, as `ProcessQueue.settle` does."""
+        """Finish a part of a hand-out. Args and result are those of `ProcessQueue.settle`."""
         done = in_hand.settle(handout, unfinished)
         self._release(in_hand, *done)
         return done
@@ -183,7 +183,7 @@ class AssignedQueue:
         if self._wall_ms is not None:
             self._pulled_at_ms = self._wall_ms()
         if self._subscription.tags:
-            # The broker compares hash codes, which different tags may share.
+            # The broker compares only hash codes, and different tags may have equal ones.
             wants = self._subscription.wants
             wanted = [message for message in batch if wants(message.tags)]
             if len(wanted) < len(batch):
@@ -198,17 +198,17 @@ class AssignedQueue:
             self._on_ready(self)
 
     def on_moved(self, offset: QueueOffset) -> None:
-        """Go on at `offset`. See `PullReceiver`."""
+        """Continue at `offset`. See `PullReceiver`."""
         if offset >= self.in_hand.next_offset:
             self.in_hand.add([], 0, offset)
             return
-        # The broker has lost the end of the queue, and other messages will take these offsets:
-        # what is in hand tells nothing of them.
+        # The broker has lost the end of the queue. Other messages will have these offsets, so the
+        # unfinished messages are dropped.
         self._on_restart(self.queue, offset)
         self.move(offset)
 
     def on_refused(self, error: RefusedError) -> None:
-        """Pass it on, and wait. See `PullReceiver`."""
+        """Report the refusal and wait. See `PullReceiver`."""
         self._on_refused(error)
 
     def on_gone(self, error: RefusedError) -> None:

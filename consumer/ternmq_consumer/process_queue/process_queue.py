@@ -1,9 +1,9 @@
-"""The messages of one queue that a consumer has in hand, and how far it may commit. Pure.
+"""Unfinished messages of one queue at a consumer, and their commit offset. Pure.
 
-Messages come in batches, in the order of their offsets, and are handed out in the same order in
-pieces of any size. So the unfinished ones are a row of hand-outs followed by a row of batches,
-each a stretch of the queue, and nothing is counted message by message: what may be committed is
-where the first unfinished stretch begins. RocketMQ keeps a tree of messages for the same answer.
+Messages come in batches in the order of their offsets, and are handed out in that order in pieces
+of any size. So the unfinished messages are a sequence of hand-outs followed by a sequence of
+batches, each a range of the queue. The commit offset is the begin of the first range; no work is
+done for each message. RocketMQ keeps a tree of messages instead.
 
 Source: RocketMQ `ProcessQueue`.
 """
@@ -17,7 +17,7 @@ from ternmq_model.offsets import QueueOffset
 
 
 class QueuedMessage(Protocol):
-    """A message in hand: a `StoredMessage`, or a test's own."""
+    """Unfinished message: a `StoredMessage`, or a class of a test."""
 
     @property
     def queue_offset(self) -> QueueOffset:
@@ -26,7 +26,7 @@ class QueuedMessage(Protocol):
 
     @property
     def record_bytes(self) -> int:
-        """Length of its record."""
+        """Length of the record, bytes."""
         ...
 
 
@@ -35,9 +35,9 @@ M = TypeVar("M", bound=QueuedMessage)
 
 @dataclass(slots=True, eq=False)
 class Handout(Generic[M]):
-    """Range of a queue's messages that one listener call handles.
+    """Range of a queue's messages for one listener call.
 
-    Owned by its `ProcessQueue`; others read it.
+    Owned by its `ProcessQueue`. Other objects only read it.
     """
 
     messages: list[M]
@@ -48,7 +48,7 @@ class Handout(Generic[M]):
     """Offset of the first unfinished message."""
 
     attempts: int = 0
-    """Number of times that all of it, or what is left of it, came back unfinished."""
+    """Number of hand-outs before that left these messages unfinished."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,20 +59,20 @@ class _WaitingBatch(Generic[M]):
 
 
 class ProcessQueue(Generic[M]):
-    """The messages of one queue that a consumer has in hand.
+    """Unfinished messages of one queue at a consumer.
 
-    Owned by the consumer that the queue is assigned to and touched only from its event loop,
-    except `dropped`, which a listener's thread may read.
+    Owned by the consumer of the queue and used only on its event loop, except `dropped`, which
+    threads of listeners may read.
 
     Args:
-        start: Where consuming begins: what `commit_offset` says while nothing was added.
+        start: Offset at which consuming begins; the first commit offset.
 
     Attributes:
-        next_offset: The offset after the last one that was added or passed over.
-        count: Unfinished messages, handed out or not.
-        record_bytes: Length of their records.
-        running: Hand-outs under way: given by `take` or `take_again`, and not yet ended.
-        dropped: The queue belongs to somebody else now: hand nothing more of it to a listener.
+        next_offset: Offset behind the last added or filtered message.
+        count: Number of unfinished messages, handed out or not.
+        record_bytes: Length of their records, bytes.
+        running: Number of hand-outs of `take` or `take_again` that have not ended.
+        dropped: The queue belongs to another member: no message of it is handed out any more.
     """
 
     def __init__(self, start: QueueOffset) -> None:
@@ -87,12 +87,12 @@ class ProcessQueue(Generic[M]):
 
     @property
     def waiting(self) -> int:
-        """Messages that nobody works on yet. Those that wait to be tried again do not count."""
+        """Number of messages that were never handed out."""
         return self._waiting_count
 
     @property
     def commit_offset(self) -> QueueOffset:
-        """The lowest unfinished offset: every message below it is finished or was not wanted."""
+        """Lowest unfinished offset. Every message below it is finished or filtered."""
         if self._handed:
             return self._handed[0].begin
         if self._waiting:
@@ -102,17 +102,17 @@ class ProcessQueue(Generic[M]):
 
     @property
     def span(self) -> int:
-        """Distance of reading ahead of committing, in messages of the queue."""
+        """Offsets between reading and committing."""
         return self.next_offset - self.commit_offset
 
     def add(self, messages: list[M], record_bytes: int, next_offset: QueueOffset) -> None:
-        """Add a batch that was read.
+        """Add a batch.
 
         Args:
-            messages: Those that are wanted, by offset, all at `self.next_offset` or later. Kept.
-                May be empty: all that was read was not wanted.
-            record_bytes: Length of their records together.
-            next_offset: Where the read ended, after all messages.
+            messages: Messages in the order of their offsets, at `self.next_offset` or later. This
+                object keeps the list. The list is empty if the filter dropped all messages.
+            record_bytes: Length of their records, bytes.
+            next_offset: Offset behind the last read message.
         """
         assert next_offset >= self.next_offset, "a queue is read forwards"
         if messages:
@@ -124,7 +124,7 @@ class ProcessQueue(Generic[M]):
         self.next_offset = next_offset
 
     def take(self, count_max: int) -> Handout[M] | None:
-        """Hand out the next messages, at most `count_max`, or return None when none waits.
+        """Hand out the next messages, at most `count_max`; None = no message is waiting.
 
         The caller ends the hand-out with `finish`.
         """
@@ -142,15 +142,15 @@ class ProcessQueue(Generic[M]):
         return handout
 
     def take_again(self, handout: Handout[M]) -> None:
-        """Hand out once more what an earlier call left unfinished."""
+        """Hand out the unfinished messages of an earlier hand-out again."""
         assert handout.messages, "a finished hand-out is over"
         self.running += 1
 
     def part(self, handout: Handout[M], count: int) -> Handout[M] | None:
-        """Make a hand-out of its own of what lies behind the first `count` messages of another.
+        """Move the messages behind the first `count` ones to a hand-out of their own.
 
         Returns:
-            One as from `take`, which the caller ends too; None when nothing lies there.
+            New hand-out, which the caller ends with `finish`; None = there are no such messages.
         """
         behind = handout.messages[count:]
         if not behind:
@@ -166,20 +166,20 @@ class ProcessQueue(Generic[M]):
     def finish(self, handout: Handout[M], unfinished: Sequence[M] = ()) -> tuple[int, int]:
         """End a hand-out: all its messages are finished, except those in `unfinished`.
 
-        Those stay in `handout.messages`, and the commit offset does not pass them.
+        Unfinished messages stay in `handout.messages`, and the commit offset does not pass them.
 
         Args:
-            handout: From `take` or `take_again`, not ended since.
-            unfinished: Some of `handout.messages`, by offset.
+            handout: Running hand-out of `take` or `take_again`.
+            unfinished: Messages among `handout.messages`, in the order of their offsets.
 
         Returns:
-            How many messages are finished by this call, and the length of their records.
+            Number of messages that this call finishes, and the length of their records, bytes.
         """
         self.running -= 1
         return self.settle(handout, unfinished)
 
     def settle(self, handout: Handout[M], unfinished: Sequence[M]) -> tuple[int, int]:
-        """Record that a part of a hand-out is finished while the rest of it goes on.
+        """Finish a part of a hand-out while its other messages go on.
 
         Args and result are those of `finish`.
         """

@@ -1,11 +1,11 @@
-"""The locks that let one member alone consume a queue, in order.
+"""Locks of queues for orderly consumers: only one member consumes a queue.
 
-A broker gives a lock for the time of a lease, under a token that names this holding of the queue.
-The lease is kept by asking again. A client cannot know when the broker counts its lease as over, so
-it trusts one for much less than its length, from when it asked: if nothing comes back it stops long
-before anybody else can begin.
+A broker grants a lock for the time of a lease, with a token for this holding of the queue. A new
+request renews the lease. A client does not know the moment at which the broker's lease ends, so it
+trusts a lease for a shorter time, counted from its request: without an answer the client stops long
+before another member can begin.
 
-Source: RocketMQ `ConsumeMessageOrderlyService`, `RebalanceLockManager`; the tokens are ours.
+Source: RocketMQ `ConsumeMessageOrderlyService`, `RebalanceLockManager`. RocketMQ has no tokens.
 """
 
 import asyncio
@@ -25,31 +25,31 @@ from ternmq_runtime.service import OwnedTasks
 logger = logging.getLogger(__name__)
 
 TRUST_MS: Final = 8_000
-"""No listener call begins later than this after a lock was asked for that the broker confirmed. The
-broker's lease is 30 s from when it answered."""
+"""Longest time between the last confirmed request of a lock and the begin of a listener call, ms.
+The broker's lease is 30 s, counted from its answer."""
 
 RENEW_AFTER_MS: Final = 5_000
-"""A lock is renewed when it was asked for so long ago."""
+"""Age of the last request after which a lock is renewed, ms."""
 
 RENEW_INTERVAL_S: Final = 1.0
-"""Interval between looks for locks that are to be renewed. What could not be renewed is tried again
-at the next look, so an answer that is lost once costs nobody the trust."""
+"""Interval between renewals of due locks, s. A failed renewal is repeated after it, so one lost
+answer does not end the trust."""
 
 _NO_TOKEN: Final = 0
 
 
 def is_trusted(asked_at_ms: int, now_ms: int) -> bool:
-    """Return whether a listener call may begin now under a lock that was asked for then."""
+    """Return whether a listener call may begin at `now_ms` under a lock of that request."""
     return now_ms - asked_at_ms <= TRUST_MS
 
 
 class Lease:
-    """One holding of one queue. Owned by `QueueLocks`; read by listener threads.
+    """Lease of one queue's lock. Owned by `QueueLocks`; threads of listeners read it.
 
     Attributes:
-        token: Names the holding; commits and send-backs of the queue carry it.
-        asked_at_ms: When the request was sent that the broker confirmed last; monotonic.
-        is_lost: The queue is not this member's any more.
+        token: Token of the holding. Commits and send-backs of the queue carry it.
+        asked_at_ms: Time of the last confirmed request, monotonic ms.
+        is_lost: The queue no longer belongs to this member.
     """
 
     __slots__ = ("_clock", "asked_at_ms", "is_lost", "token")
@@ -62,13 +62,13 @@ class Lease:
 
     @property
     def holds(self) -> bool:
-        """A listener call may begin now."""
+        """True while a listener call may begin."""
         return not self.is_lost and is_trusted(self.asked_at_ms, self._clock.monotonic_ms())
 
 
 @dataclass(frozen=True, slots=True)
 class _LingeringLock:
-    """A lock that is given back when a listener call has ended."""
+    """Lock that is released at the end of a listener call."""
 
     queue: MessageQueue
     token: int
@@ -76,19 +76,19 @@ class _LingeringLock:
 
 
 class QueueLocks:
-    """The locks of one orderly consumer. Owned by it, used by its event loop.
+    """Locks of one orderly consumer. Owned by the consumer and used on its event loop.
 
     Args:
-        brokers: Gives the connections.
-        clock: Tells how old a confirmation is.
-        tasks: Owns what waits for answers to renewals: a broker that does not answer must not keep
-            others from being asked in time.
-        group: For which group the queues are locked.
-        client_id: Who holds them.
-        timeout_s: For each request.
-        on_lost: Called when a queue has another holder now, or had one meanwhile: what is in hand
-            of it is to be forgotten, and nothing of it committed.
-        on_renewed: Called when a lock was confirmed that was not trusted any more.
+        brokers: Connections of the client.
+        clock: Clock for the age of confirmations.
+        tasks: Owner of the tasks that wait for renewals: a broker without an answer does not delay
+            requests to other brokers.
+        group: Consumer group of the locks.
+        client_id: Id of the holder.
+        timeout_s: Timeout of each request, s.
+        on_lost: Called when a queue has or had another holder: its unfinished messages must be
+            dropped and not committed.
+        on_renewed: Called when an untrusted lock is confirmed again.
     """
 
     def __init__(
@@ -117,15 +117,15 @@ class QueueLocks:
         self._renewing: set[str] = set()
 
     def token(self, queue: MessageQueue) -> int:
-        """Return what commits and send-backs of `queue` carry; 0 for a queue that is not locked."""
+        """Return the token for commits and send-backs of `queue`; 0 = the queue is not locked."""
         lease = self._leases.get(queue)
         return _NO_TOKEN if lease is None else lease.token
 
     async def take(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Lease]:
-        """Lock queues, none of which is locked; return those that are now, with their leases.
+        """Lock unlocked queues and return the leases of those that were granted.
 
-        The others have another holder, or their broker does not answer. Cancelling leaves locks
-        behind that end with their leases.
+        A missing queue has another holder, or its broker does not answer. Locks that remain after
+        cancelling end with their leases.
         """
         before = set(self._leases)
         await self._ask(queues)
@@ -136,10 +136,7 @@ class QueueLocks:
         }
 
     async def renew(self) -> bool:
-        """Renew the locks that are due, give back those that were to wait. The step of a job.
-
-        Does not wait for answers.
-        """
+        """Renew due locks and release lingering ones. Step of a job; does not wait for answers."""
         now_ms = self._clock.monotonic_ms()
         due = [
             queue
@@ -159,16 +156,16 @@ class QueueLocks:
         return False
 
     async def give_back(self, queues: Collection[MessageQueue]) -> None:
-        """Unlock those of `queues` that are locked, so that others need not wait for their leases.
+        """Release the locks of `queues`, so that other members need not wait for the leases.
 
-        A broker that does not answer lets the leases run out.
+        At a broker that does not answer the leases run out.
         """
         await self._unlock_all(
             {queue: lease.token for queue in queues if (lease := self.forget(queue)) is not None}
         )
 
     def give_back_later(self, queue: MessageQueue, is_busy: Callable[[], bool]) -> None:
-        """Unlock `queue` as soon as no listener call works on it.
+        """Release the lock of `queue` as soon as no listener works on its messages.
 
         The lock is not renewed: after its lease another member may get it.
         """
@@ -177,7 +174,7 @@ class QueueLocks:
             self._lingering.append(_LingeringLock(queue, lease.token, is_busy))
 
     def forget(self, queue: MessageQueue) -> Lease | None:
-        """Stop renewals of the lock of `queue`, and listener calls under it."""
+        """Stop renewing the lock of `queue`, and stop listener calls under it."""
         lease = self._leases.pop(queue, None)
         if lease is not None:
             lease.is_lost = True
@@ -245,13 +242,13 @@ class QueueLocks:
             if not was_trusted:
                 self._on_renewed(queue)
         else:
-            # Another holder, or none and the lock is a new one: somebody may have had it between.
+            # Another member has the lock, or may have had it before this new one.
             self.lose(queue, lease.token)
 
     def _log_trouble(self, broker_name: str, trouble: str, level: int = logging.INFO) -> None:
-        """Log what is new, so that a look each second does not fill the log.
+        """Log a change of a broker's trouble only, since renewals run each second.
 
-        A refusal is a warning: unlike a broker that is away or draining it may last.
+        A refusal is a warning, because it may last longer than a broker that is away or draining.
         """
         if trouble == self._troubles.get(broker_name, ""):
             return

@@ -1,4 +1,4 @@
-"""Running info of a consumer: its owned queues and settings, sent to a broker that asks for them.
+"""Running info of a consumer, for brokers that request it: its queues and settings.
 
 Source: RocketMQ `ConsumerRunningInfo`, `ClientRemotingProcessor.getConsumerRunningInfo`.
 """
@@ -14,20 +14,20 @@ from ternmq_protos.v1 import groups_pb2 as groups
 
 
 class ProcessQueueInfo(NamedTuple):
-    """State of one owned queue, as its consumer reports it."""
+    """State of one owned queue."""
 
     queue: MessageQueue
     commit_offset: int
-    """Lowest offset that is not finished."""
+    """Lowest unfinished offset."""
 
     read_offset: int
     """Next offset to read."""
 
     messages: int
-    """Number of messages that are not finished."""
+    """Number of unfinished messages."""
 
     record_bytes: int
-    """Length of the records that are not finished, bytes."""
+    """Length of the unfinished records, bytes."""
 
     is_locked: bool = False
     pulled_at_ms: int = 0
@@ -38,12 +38,12 @@ class ProcessQueueInfo(NamedTuple):
 
 
 class SessionCommands(Protocol):
-    """Commands of brokers on the Sessions of a client, and its answers: `BrokerSessions`."""
+    """Commands of brokers on a client's Sessions, and its answers: `BrokerSessions`."""
 
     def on_command(
         self, name: str, handler: Callable[[groups.SessionReply, str], None]
     ) -> Callable[[], None]:
-        """Call `handler` with every command of a kind; return the function that ends that."""
+        """Call `handler` with every command of a kind. Return the function that unregisters it."""
         ...
 
     def say(self, broker_name: str, request: groups.SessionRequest) -> bool:
@@ -52,13 +52,13 @@ class SessionCommands(Protocol):
 
 
 class RunningInfoReporter:
-    """Reports the running info of one consumer, between `with` and its end. On its event loop.
+    """Reports the running info of one consumer inside `with`. Used on its event loop.
 
     Args:
-        sessions: Of the client.
-        group: The consumer's; other groups of the client answer for themselves.
-        queues: Returns how the owned queues stand.
-        facts: Returns what else is worth knowing, by name.
+        sessions: Sessions of the client.
+        group: Group of the consumer. Requests for other groups are ignored.
+        queues: Function that returns the states of the owned queues.
+        facts: Function that returns settings and counters, by name.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class RunningInfoReporter:
 def running_info(
     group: str, queues: Iterable[ProcessQueueInfo], facts: Mapping[str, object]
 ) -> groups.RunningState:
-    """Return the running info, without the number of the question for it. Pure."""
+    """Return the running info without the number of its request. Pure."""
     state = groups.RunningState(
         group=group, facts={name: str(value) for name, value in facts.items()}
     )
@@ -115,11 +115,11 @@ def running_info(
 
 
 def facts_of(config: object, statistics: object) -> dict[str, object]:
-    """Return the settings of a consumer and what it has done so far, by name. Pure.
+    """Return the settings and counters of a consumer, by name. Pure.
 
     Args:
-        config: A dataclass; what it does not show by simple values is left out.
-        statistics: A dataclass of numbers.
+        config: Dataclass of settings. Values of other types than numbers and texts are left out.
+        statistics: Dataclass of numbers.
     """
     facts: dict[str, object] = {"version": __version__}
     for source in (config, statistics):

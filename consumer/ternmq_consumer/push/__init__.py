@@ -1,1 +1,1 @@
-"""Push consumers: a member of a group that hands messages to listeners, put together here."""
+"""Push consumers: members of a group that hand messages to listeners."""

@@ -6,9 +6,9 @@ from ternmq_model.stored_message import StoredMessage
 
 
 class MessageIterator:
-    """Gives messages one by one; each is finished when the next one is asked for.
+    """Iterator over messages. A message is finished when the next one is requested.
 
-    Owned by one consumer. One task at a time may iterate.
+    Owned by one consumer. Only one task may iterate at a time.
     """
 
     _request: ConsumeRequest | None
@@ -18,15 +18,15 @@ class MessageIterator:
         self._request = None
         self._messages: list[StoredMessage] = []
         self._next = 0
-        """Index of the message to give next; the one before it is in the application's hands."""
+        """Index of the next message. The application has the message before it."""
 
     def __aiter__(self) -> "MessageIterator":
         return self
 
     async def __anext__(self) -> StoredMessage:
-        """Finish the message given last and return the next one, waiting for it.
+        """Finish the last message and wait for the next one.
 
-        Cancelling is safe: the message given last is finished, and no other one was taken.
+        Cancelling is safe: the last message is finished, and no other message is taken.
         """
         index = self._next
         if index < len(self._messages) and self._request is not None and self._request.may_go_on:
@@ -39,15 +39,15 @@ class MessageIterator:
         return self._messages[0]
 
     def settle(self) -> None:
-        """Release finished messages for commit, without the message yielded last."""
+        """Finish the returned messages except the last one, so that they can be committed."""
         self._settle(self._next - 1)
 
     def finish_present(self) -> None:
-        """Count the message yielded last as finished, too."""
+        """Mark the last message as finished too."""
         self._settle(self._next)
 
     def end(self) -> None:
-        """Return unfinished messages to the dispatcher, the one yielded last among them."""
+        """Return unfinished messages, the last one included, to the dispatcher."""
         self.settle()
         request, self._request = self._request, None
         if request is not None:
@@ -56,7 +56,7 @@ class MessageIterator:
         self._next = 0
 
     def _settle(self, finished: int) -> None:
-        """Record that the first `finished` messages of the hand-out are finished."""
+        """Finish the first `finished` messages of the hand-out."""
         request = self._request
         if request is None or finished <= 0:
             return
@@ -69,10 +69,10 @@ class MessageIterator:
         self._next -= finished
 
     def _end_request(self) -> None:
-        """Finish the messages that were returned.
+        """Finish the returned messages and end the hand-out.
 
-        The others of a dropped queue go to its next owner; those of a queue whose lock is not
-        confirmed are handed out again.
+        Its other messages go to the next owner of a dropped queue, or are handed out again when the
+        lock of the queue is confirmed.
         """
         request, self._request = self._request, None
         if request is not None:

@@ -46,12 +46,12 @@ _LOOK_S_MAX: Final = 60.0
 _LOOKS_PER_TIMEOUT: Final = 15
 
 BROADCASTER: Final = "DEFAULT"
-"""The second half of the id of a client that broadcasts: its file is found again by it."""
+"""Second half of the client id of a broadcasting member. A restart finds its file by this id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Listeners of the application: at most one of the two."""
+    """Listeners of the application. At most one of the two is given."""
 
     listener: Listener | None
     batch_listener: BatchListener | None
@@ -59,13 +59,13 @@ class Listeners:
 
     @property
     def is_iterated(self) -> bool:
-        """Absence of a listener: the consumer is iterated."""
+        """True without a listener: the application iterates over the consumer."""
         return self.listener is None and self.batch_listener is None
 
     def dispatcher(
         self, config: PushConsumerConfig, counters: ConsumeCounters
     ) -> ConsumeDispatcher:
-        """Return what hands out messages in the portions that suit the listener."""
+        """Return the dispatcher with the sizes of hand-outs for the listener."""
         if self.batch_listener is not None:
             take_max, share_among = config.batch_messages, 1
         elif self.listener is not None:
@@ -85,7 +85,7 @@ class Listeners:
     def callers(
         self, config: PushConsumerConfig, client: ClientInstance, blocking: Blocking, group: str
     ) -> list[CallListener]:
-        """Return what each worker calls; none for a consumer that is iterated."""
+        """Return the calls of the workers; none for an iterated consumer."""
         interception = (
             Interception(group, client.env.clock, self.interceptors) if self.interceptors else None
         )
@@ -103,7 +103,7 @@ class Listeners:
 async def traced(
     listeners: Listeners, client: ClientInstance, stack: AsyncExitStack, *, group: str
 ) -> Listeners:
-    """Return the listeners with their calls traced, when the client's settings want it."""
+    """Return the listeners, with traces of their calls if the client's settings enable them."""
     if listeners.is_iterated or not client.config.trace:
         return listeners
     tracer = await stack.enter_async_context(Tracer(client, group, "CONSUME"))
@@ -111,7 +111,7 @@ async def traced(
 
 
 def is_broadcasting(config: PushConsumerConfig) -> bool:
-    """Return whether every member takes every message."""
+    """Return whether every member gets every message."""
     return config.message_model is MessageModel.BROADCASTING
 
 
@@ -124,7 +124,7 @@ def locks_of(
     on_lost: Callable[[MessageQueue], None],
     on_renewed: Callable[[MessageQueue], None],
 ) -> QueueLocks | None:
-    """Return what locks queues; None where nobody else could consume them in another order."""
+    """Return the locks of queues; None = the consumer needs none."""
     if not config.order_per_queue or is_broadcasting(config):
         return None
     return QueueLocks(
@@ -147,11 +147,11 @@ async def open_offsets(
     group: str,
     on_reset: Callable[[MessageQueue, QueueOffset], None],
 ) -> OffsetStore:
-    """Return what keeps how far the consumer is; `on_reset` is called as by `RemoteOffsetStore`.
+    """Return the open offset store of the consumer. See `RemoteOffsetStore` for `on_reset`.
 
     Raises:
-        StoreError: A file that cannot be read.
-        OSError: Its folder cannot be made.
+        StoreError: The file of offsets cannot be read.
+        OSError: The folder of the file cannot be created.
     """
     if is_broadcasting(config):
         if config.offsets_kept is OffsetsKept.LOCALLY:
@@ -181,7 +181,7 @@ def consume_service_of(
     group: str,
     offsets: OffsetStore,
 ) -> ConsumeService:
-    """Return what ends hand-outs."""
+    """Return the service that ends hand-outs."""
     send_backs = None
     if isinstance(offsets, RemoteOffsetStore) and not is_broadcasting(config):
 
@@ -226,9 +226,9 @@ def consume_service_of(
 
 
 def look_for_retries(client: ClientInstance, group: str, broker_name: str) -> None:
-    """Ask for the route of the group's retry topic, unless it names a broker that took a message.
+    """Refresh the route of the group's retry topic if it does not name `broker_name`.
 
-    That broker may have created the topic for the message.
+    The broker may have created the topic for a message that was sent back.
     """
     route = client.routes.cached(RETRY_PREFIX + group)
     if route is None or all(data.broker_name != broker_name for data in route.queues):

@@ -1,9 +1,8 @@
-"""The queues that a push consumer owns: how they are taken over, given away, and lost.
+"""Assignment of a push consumer: queues that it takes over, gives away and loses.
 
-Nothing is lost and nothing is skipped on the way from one member to the next: what is committed
-when a queue is given away is its lowest unfinished offset, and who takes it over begins there. A
-queue that its broker has no more is lost: what is known of it says nothing of one that comes after
-it under the same name, which is taken over like any new one.
+A change of the owner loses and skips no message: the old owner commits the lowest unfinished
+offset, and the new owner begins there. A queue that its broker no longer has is lost. A later queue
+with its name is a new queue, for which the old offset has no meaning.
 """
 
 import asyncio
@@ -26,21 +25,20 @@ logger = logging.getLogger(__name__)
 
 
 class PushAssignment:
-    """The queues that one push consumer owns. Changed by its rebalance job, and by their loss.
+    """Owned queues of one push consumer. Changed by its rebalance job and by their loss.
 
     Args:
-        subscriber: Subscribes to the queues.
-        offsets: Keeps how far they are.
-        start_offsets: Says where they begin.
-        window: How far reading each may be ahead.
-        in_order: The messages of one queue are handed over one call after the other.
-        drop_wait_s: How long a queue that is given away waits for running listener calls.
-        on_ready: Called when messages of a queue wait to be handed over.
-        on_lost: Called with a queue that was owned and is not any more: its broker has it no more,
-            or its lock was lost.
-        on_refused: Called when a broker does not let a queue be read, or not by its condition.
-        locks: Locks every queue before it is owned; None = queues need no lock.
-        wall_ms: Tells the time; None = nobody wants to know when messages came and went.
+        subscriber: Subscriber to the queues.
+        offsets: Store of the offsets.
+        start_offsets: Start offsets of new queues.
+        window: Bounds of reading ahead, for each queue.
+        in_order: True = messages of one queue are handled one call after the other.
+        drop_wait_s: Longest wait of a given-away queue for running listener calls, s.
+        on_ready: Called when messages of a queue are waiting.
+        on_lost: Called with a queue that is lost: its broker no longer has it, or its lock is lost.
+        on_refused: Called when a broker refuses a queue or its filter.
+        locks: Locks of the queues; None = queues need no lock.
+        wall_ms: Clock for the times in reports; None = no times.
     """
 
     def __init__(
@@ -71,46 +69,45 @@ class PushAssignment:
         self._locks = locks
         self._owned: dict[MessageQueue, AssignedQueue] = {}
         self._starting: dict[MessageQueue, QueueOffset | None] = {}
-        """Queues on their way to being owned, with where each begins instead of where it was found
-        to begin, if somebody has set its offset meanwhile."""
+        """Queues that start, each with the offset of a reset meanwhile, if any."""
         self._leaving: set[MessageQueue] = set()
-        """Queues that are given away, and whose offset nobody has set since that began."""
+        """Queues that are being given away, without a reset since the begin."""
         self._pending_resets: list[tuple[MessageQueue, QueueOffset, int]] = []
-        """Resets of queues that start, as they were told; maybe before the offset was queried."""
+        """Resets of queues that start. A reset may precede the query of the offset."""
         self._outlived: list[AssignedQueue] = []
-        """Queues of before whose listener calls still run: only where order matters."""
+        """Former queues with running listener calls, for orderly consumers only."""
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The owned queues, sorted."""
+        """Owned queues, sorted."""
         return sorted(self._owned)
 
     def reports(self) -> list[ProcessQueueInfo]:
-        """Return how every owned queue stands."""
+        """Return the state of every owned queue."""
         return [one.report() for one in self._owned.values()]
 
     @property
     def in_hand(self) -> tuple[int, int]:
-        """Messages that are read and not finished, and the length of their records."""
+        """Number of unfinished messages, and the length of their records in bytes."""
         counts = [(owned.in_hand.count, owned.in_hand.record_bytes) for owned in self._all()]
         return sum(count for count, _ in counts), sum(size for _, size in counts)
 
     async def start(
         self, wanted: Mapping[MessageQueue, Subscription], since_ms: int | None
     ) -> bool:
-        """Own these queues, none of which is owned, and begin to read them.
+        """Take over queues that are not owned and begin to read them.
 
-        Where a group begins in a queue that is new to it is kept before the first message is read,
-        or the queue is not owned: should this member leave before it has finished anything, the
-        next one must not begin at a later end. In order, a queue that was owned before waits for
-        the listener call that began then: its lock keeps other members away, but not this one.
+        The start offset of a queue that is new to the group is stored before its first message is
+        read, else the queue is not taken over: after an early end of this member the next one must
+        not begin at a later end. An orderly queue that this member owned before waits for its
+        running listener call, because the lock excludes only other members.
 
         Args:
-            wanted: With what is wanted of each.
+            wanted: Queues with their subscriptions.
             since_ms: See `StartOffsets.find`.
 
         Returns:
-            Whether all could be started. The others are not owned; the reason is logged.
+            True = all queues are owned. For the others the log has the reason.
         """
         self._forget_ended_calls()
         outlived = {each.queue for each in self._outlived}
@@ -163,10 +160,10 @@ class PushAssignment:
         return all(queue in self._owned for queue in wanted)
 
     async def drop(self, queues: Collection[MessageQueue]) -> None:
-        """Own these queues no more: stop reading, let listener calls end, commit, forget.
+        """Give queues away: stop reading, wait for listener calls, commit.
 
-        A call that outlives the wait goes on; its messages are not counted as finished and the
-        next owner gets them once more.
+        A call that outlives the wait goes on. Its messages do not count as finished, and the next
+        owner gets them again.
         """
         leaving = [owned for queue in queues if (owned := self._owned.pop(queue, None))]
         if not leaving:
@@ -194,10 +191,11 @@ class PushAssignment:
         await self._give_back(leaving)
 
     async def seek(self, queue: MessageQueue, offset: QueueOffset) -> bool:
-        """Go on at `offset`: drop what is in hand, and commit whatever was committed before.
+        """Drop unfinished messages, continue at `offset` and commit it, also a lower one.
 
         Returns:
-            Whether the offset is committed. If not, it will be with the others; the log says why.
+            True = the offset is committed. After False it is committed with the other offsets; the
+            log has the reason.
 
         Raises:
             UsageError: The queue is not owned.
@@ -213,7 +211,7 @@ class PushAssignment:
     def reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> None:
         """Apply an offset that another client has set.
 
-        Passed over where `queue` is neither owned, nor about to be, nor just being given away.
+        The call has no effect if `queue` is not owned, starting or being given away.
         """
         if not any(queue in each for each in (self._owned, self._starting, self._leaving)):
             return
@@ -223,7 +221,7 @@ class PushAssignment:
             self._pending_resets.append((queue, offset, version))
 
     def go_on(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        """Drop what is in hand of `queue` and go on at `offset`, which is committed already."""
+        """Drop unfinished messages of `queue` and continue at `offset`, which is committed."""
         self._leaving.discard(queue)
         owned = self._owned.get(queue)
         if owned is not None:
@@ -232,7 +230,7 @@ class PushAssignment:
             self._starting[queue] = offset
 
     def lose(self, queue: MessageQueue) -> None:
-        """Own `queue` no more, since its lock was lost. Nothing of it is committed any more."""
+        """Give up `queue` without a commit, because its lock is lost."""
         owned = self._owned.get(queue)
         if owned is not None:
             owned.stop()
@@ -247,12 +245,12 @@ class PushAssignment:
             self._on_ready(owned)
 
     async def close(self) -> None:
-        """Commit every queue, and give the locks back. `quiesce` comes first."""
+        """Commit every queue and release the locks. Call `quiesce` before."""
         await self.commit()
         await self._give_back(list(self._all()))
 
     async def _lock(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Lease | None]:
-        """Return what may be owned of `queues`, with their leases where they need locks."""
+        """Lock `queues` if needed. Return those that may be owned, with their leases."""
         if self._locks is None:
             return dict.fromkeys(queues)
         leases = await self._locks.take(queues)
@@ -262,7 +260,7 @@ class PushAssignment:
         return leases
 
     async def _give_back(self, leaving: Iterable[AssignedQueue]) -> None:
-        """Unlock queues; those that are still worked on when that has ended."""
+        """Release the locks of queues; for a busy queue at the end of its listener call."""
         if self._locks is None:
             return
         for owned in leaving:
@@ -271,7 +269,7 @@ class PushAssignment:
         await self._locks.give_back([owned.queue for owned in leaving])
 
     async def quiesce(self, timeout_s: float) -> None:
-        """Stop reading all queues, and give listener calls `timeout_s` to end."""
+        """Stop reading all queues and wait up to `timeout_s` for listener calls."""
         await self._quiesce(list(self._all()), timeout_s)
 
     async def commit(self) -> None:
@@ -282,7 +280,7 @@ class PushAssignment:
         await self._offsets.commit()
 
     def _lose(self, owned: AssignedQueue) -> None:
-        """Forget a queue that is gone. Its offset is not committed: a later queue has its name."""
+        """Drop a missing queue without a commit: a later queue may have its name."""
         self._remove(owned)
         self._offsets.gone(owned.queue)
         self._on_lost(owned.queue)
@@ -294,7 +292,7 @@ class PushAssignment:
             self._locks.forget(owned.queue)
 
     def _forget_ended_calls(self) -> None:
-        """Release previously owned queues, and the messages they still hold."""
+        """Drop former queues without running calls, with their messages."""
         self._outlived = [each for each in self._outlived if each.is_busy()]
 
     def _remember_calls(self, leaving: Iterable[AssignedQueue]) -> None:
@@ -305,7 +303,7 @@ class PushAssignment:
         return self._owned.values()
 
     async def _quiesce(self, leaving: list[AssignedQueue], timeout_s: float) -> list[str]:
-        """Stop reading queues; return those whose calls have not ended in time."""
+        """Stop reading queues. Return those with calls that have not ended in time."""
         for owned in leaving:
             owned.stop()
         try:

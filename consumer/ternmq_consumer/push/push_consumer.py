@@ -1,4 +1,4 @@
-"""The push consumer: a member of a group that shares the queues of its topics."""
+"""Push consumer: a member of a group that shares the queues of its topics."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -61,60 +61,59 @@ from ternmq_runtime.service import Job, JobRunner, OwnedTasks, run_or_abandon
 _STALE_INTERVAL_S: Final = 20.0
 
 _CANCELLED_WAIT_S: Final = 1.0
-"""Time that an `async def` listener may clean up after its cancellation."""
+"""Time for the cleanup of a cancelled `async def` listener, s."""
 
 
 class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
-    """Consumes topics as a member of a group, between `async with` and its end.
+    """Consumer of topics as a member of a group, open inside `async with`.
 
-    Every message of the topics goes to one member of the group, at least once: a member that dies,
-    or a queue that changes its owner, can bring messages a second time. A message is finished when
-    the listener has returned. One for which it raises, or answers `RECONSUME_LATER`, is given back
-    to its broker: it comes again after a while, to whichever member, and after
-    `config.retries_max` times it is a dead letter. The group's offset moves past it only when the
-    broker has confirmed that. `config.order_per_queue` consumes in order, `config.message_model`
-    broadcasts.
+    Every message of the topics goes to one member of the group, at least once: after the death of a
+    member, or a change of a queue's owner, messages can come again. A message is finished when the
+    listener returns. If the listener raises or answers `RECONSUME_LATER`, the message goes back to
+    its broker and comes again after a delay, to any member; after `config.retries_max` retries it
+    is a dead letter. The group's offset passes the message only when the broker has confirmed the
+    retry. `config.order_per_queue` consumes in order, `config.message_model` broadcasts.
 
-    Without a listener the consumer is iterated: `async for message in consumer`. A message is
-    finished when the next one is asked for; `commit` finishes the present one.
+    Without a listener the application iterates: `async for message in consumer`. A message is
+    finished when the application requests the next one; `commit` finishes the present one.
 
     Entering joins the group and returns; `assigned` waits for the first share of the queues.
-    Leaving stops reading, gives running listener calls `config.close_wait_s` to end, commits, and
-    leaves the group; so it does when the block is cancelled. A call of an `async def` that takes
-    longer is cancelled, and abandoned if it goes on for 1 s after that: its event loop cannot end
-    before it does. One of a plain function is abandoned: no thread can be ended, but a process does
-    not wait for this one. The log names such a listener. Of a queue the lowest offset that is not
-    finished is committed, so its message comes again, and all behind it, finished ones as well.
-    Brokers that hang take up to `request_timeout_s` of the client's settings and 1 s more. A crash
-    inside the consumer cancels the block and comes out of it.
+    Leaving, also by a cancellation of the block, stops reading, waits `config.close_wait_s` for
+    running listener calls, commits and leaves the group. A longer call of an `async def` is
+    cancelled, and abandoned if it goes on for 1 s after that: its event loop cannot end earlier. A
+    longer call of a plain function is abandoned: a thread cannot be ended, but the process does not
+    wait for it. The log names such a listener. The lowest unfinished offset of a queue is
+    committed, so that message and all later ones come again, finished ones too. Leaving waits up to
+    `request_timeout_s` + 1 s for brokers that do not answer. A crash inside the consumer cancels
+    the block and is raised from it.
 
-    Entering raises `Unreachable` when no NameServer can be reached, and `RefusedError` when a
-    broker refuses this client. A topic that does not exist yet is waited for.
+    Entering raises `Unreachable` if no NameServer can be reached, and `RefusedError` if a broker
+    refuses this client. The consumer waits for topics that do not exist yet.
 
     Args:
-        group: Who consumes together.
-        topics: What to consume: a topic; tags or a condition by topic (`{"orders": "eu || jp"}`,
-            `{"orders": sql("amount > 100")}`); or subscriptions. All members of a group must say
-            the same.
-        listener: Called with each message: a plain function, in one of `config.workers` threads,
-            or an `async def`, on the loop. At most `config.workers` calls run at a time.
-        batch_listener: Called with the messages that wait, at most `config.batch_messages` and all
-            of one queue; its answer holds for all of them. Not together with `listener`.
-        interceptors: Told of every call of the listener, on the loop.
-        on_refused: Called on the loop, and not to raise, with each refusal to let something be
-            read: a topic or a queue of it that may not be read, a group that may not consume, a
-            condition that a broker does not take. It is asked again meanwhile.
-        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of such. None = as
-            in `client`.
-        config: How to consume.
-        client: How to find and talk to services.
-        env: The seams; None = the real world.
-        client_config: The old name of `client`, with a deprecation warning.
+        group: Consumer group.
+        topics: A topic; tags or a condition by topic (`{"orders": "eu || jp"}`,
+            `{"orders": sql("amount > 100")}`); or subscriptions. All members of a group must have
+            equal subscriptions.
+        listener: Function that receives each message: a plain function in one of `config.workers`
+            threads, or an `async def` on the loop. At most `config.workers` calls run at a time.
+        batch_listener: Function that receives waiting messages of one queue, at most
+            `config.batch_messages`. Its answer holds for all of them. Excludes `listener`.
+        interceptors: Interceptors of every call of the listener, called on the loop.
+        on_refused: Function called on the loop with each refusal: a topic or queue that may not be
+            read, a group that may not consume, a condition that a broker refuses. It must not
+            raise. The consumer asks again meanwhile.
+        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of such. None = the
+            NameServers of `client`.
+        config: Settings of the consumer.
+        client: Settings of the client.
+        env: Clock, network and blocking calls; None = those of the process.
+        client_config: Deprecated name of `client`. Its use gives a warning.
 
     Raises:
-        IllegalName: The group's name, or a topic's.
-        UsageError: Both kinds of listener, a function that does not take one argument, an `async`
-            `on_refused`, no topic, an expression that names no tag, or a condition that is none.
+        IllegalName: The group's name or a topic's name is illegal.
+        UsageError: Both kinds of listener are given, a listener does not take one argument,
+            `on_refused` is `async`, no topic is given, or an expression is malformed.
         ConfigError: A NameServer's address is illegal, an argument has another type, or
             `nameserver` and `client` name different NameServers.
 
@@ -234,11 +233,11 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         await stack.enter_async_context(jobs)
 
     def __aiter__(self) -> AsyncIterator[StoredMessage]:
-        """Iterate over the messages as they come, without an end.
+        """Iterate over the messages without an end.
 
         Raises:
             UsageError: The consumer has a listener.
-            ClosedError: It is not open.
+            ClosedError: The consumer is not open.
         """
         if not self._listeners.is_iterated:
             raise UsageError("a consumer with a listener cannot be iterated")
@@ -249,9 +248,9 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         return self._iterator
 
     async def assigned(self) -> None:
-        """Wait until this member owns its first share of the queues, which may be none.
+        """Wait until this member has its first share of the queues. The share may be empty.
 
-        Returns when every topic had a route and every queue of the share is being read.
+        The call returns when every topic has a route and every queue of the share is being read.
 
         Raises:
             ClosedError: The consumer is not open.
@@ -262,14 +261,14 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         await self._assigned.wait()
 
     def assignment(self) -> list[MessageQueue]:
-        """Return the queues that this member owns now, sorted.
+        """Return the queues that this member owns, sorted.
 
-        The group's retry topic is consumed like the others: a member may own its queues, too.
+        Queues of the group's retry topic are shared like the others and may be among them.
         """
         return [] if self._assignment is None else self._assignment.queues
 
     def _reporter(self, client: ClientInstance) -> RunningInfoReporter:
-        """Return what answers brokers that ask how consuming goes."""
+        """Return the reporter that answers brokers with the running info."""
         return RunningInfoReporter(
             client.sessions,
             self._group,
@@ -278,15 +277,15 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         )
 
     def statistics(self) -> ConsumerStatistics:
-        """Return what was consumed so far, and how fast."""
+        """Return counters and rates of the consumed messages."""
         count, record_bytes = (0, 0) if self._assignment is None else self._assignment.in_hand
         now_ms = self._client.env.clock.monotonic_ms()
         return self._counters.statistics(now_ms, in_hand_messages=count, in_hand_bytes=record_bytes)
 
     async def commit(self) -> None:
-        """Commit now how far the queues are. An iterated message in hand counts as finished.
+        """Commit the offsets of all queues. The present message of an iteration counts as finished.
 
-        A broker that does not answer is told later.
+        A broker that does not answer gets the offsets with a later commit.
         """
         if self._assignment is None:
             raise ClosedError("the consumer is not open")
@@ -340,15 +339,15 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
             self._assignment.resume(queue)
 
     def _look_for(self, queue: MessageQueue) -> None:
-        """Rebalance soon, for a lost queue that may have returned or left the route.
+        """Rebalance after a pause, for a lost queue that may have returned or left the route.
 
-        After a pause: a broker may serve what no route tells yet, and the other way round.
+        The pause is for a broker and a route that do not agree yet.
         """
         self._client.ask_route_again(queue.topic)
         self._rebalance_soon()
 
     def _rebalance_soon(self) -> None:
-        """Rebalance after a pause. One timer: else each failed rebalance would add another."""
+        """Rebalance after a pause. Only one timer runs, however many rebalances fail."""
         loop = asyncio.get_running_loop()
         if self._retry is None or self._retry.when() <= loop.time():
             self._retry = loop.call_later(RETRY_S, self._rebalance_now)
@@ -420,9 +419,9 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         )
 
     async def _enter_blocking(self, stack: AsyncExitStack) -> Blocking:
-        """Return what runs plain listeners: threads of their own, that is, in the real world.
+        """Return the pool of threads for plain listeners, or the simulation's own.
 
-        They may take long, and the client's pool is for short calls. A simulation's stays.
+        Listeners may take long, and the client's pool is for short calls.
         """
         given = self._client.env.blocking
         if not isinstance(given, BlockingPool):
@@ -432,13 +431,13 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         return pool
 
     async def _end_calls(self, assignment: PushAssignment) -> None:
-        """Stop reading, and wait for the listener calls of owned queues."""
+        """Stop reading and wait for the listener calls of owned queues."""
         self._calls_end_s = asyncio.get_running_loop().time() + self._config.close_wait_s
         await assignment.quiesce(self._config.close_wait_s)
         self._dispatcher.report_outliving()
 
     async def _end_threads(self, pool: BlockingPool) -> None:
-        """Wait for what is left of `close_wait_s` for calls of queues that were given away, too."""
+        """Wait for the calls of given-away queues too, for the rest of `close_wait_s`."""
         left_s = self._calls_end_s - asyncio.get_running_loop().time()
         await pool.close(wait_s=max(0.0, left_s))
 
@@ -458,11 +457,11 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         return False
 
     async def _find_topics(self) -> None:
-        """Ask for the topics, so that an address where nobody listens is named at once.
+        """Load the routes of the topics, so that an unreachable address is an early error.
 
         Raises:
             Unreachable: No NameServer can be reached.
-            TransportError: None answers.
+            TransportError: No NameServer answers.
         """
         for topic in self._subscriptions:
             with suppress(TopicNotFound):  # it may be created any moment

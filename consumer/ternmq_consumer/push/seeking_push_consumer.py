@@ -17,13 +17,12 @@ logger = logging.getLogger(__name__)
 
 
 class SeekingPushConsumer(ABC):
-    """The part of a push consumer that seeks.
+    """Base of the push consumer with its seeks.
 
-    Every verb begins at once, whether it is awaited or not; what it returns may be awaited. A seek
-    that fails and is not awaited is logged.
+    Every seek begins at once, also without `await`. A failed seek that is not awaited is logged.
 
     Args:
-        client: Gives routes and connections.
+        client: Client with routes and connections.
     """
 
     def __init__(self, client: ClientInstance) -> None:
@@ -33,7 +32,7 @@ class SeekingPushConsumer(ABC):
     @property
     @abstractmethod
     def _owning(self) -> PushAssignment:
-        """The queues of this member.
+        """Queues of this member.
 
         Raises:
             ClosedError: The consumer is not open.
@@ -42,18 +41,18 @@ class SeekingPushConsumer(ABC):
     def seek(self, queue: MessageQueue, offset: int) -> Seek[bool]:
         """Seek `queue` to the message at `offset`, or to the first after it.
 
-        What is in hand of the queue is dropped: a listener call that runs ends, and counts for
-        nothing. The offset is committed for the group, also when it is lower than before, and
-        commits of before count no more, whoever sends them. An offset outside the queue is
-        corrected by the broker to its nearest end.
+        Unfinished messages of the queue are dropped: a running listener call ends, and its result
+        is ignored. The offset, also a lower one, is committed for the group, and later commits of
+        earlier positions have no effect. The broker corrects an offset outside the queue to the
+        nearest end.
 
         Args:
-            queue: One of `assignment()`. Another member's cannot be sought here.
-            offset: 0 or more.
+            queue: Queue of `assignment()`.
+            offset: Offset, at least 0.
 
         Returns:
-            Awaited: whether it is committed. If not, it will be with the next commits; the log says
-            why.
+            Awaitable. True = the offset is committed. After False the next commits include it; the
+            log has the reason.
 
         Raises:
             UsageError: The queue is not assigned to this member, or the offset is negative.
@@ -67,31 +66,32 @@ class SeekingPushConsumer(ABC):
         return self._begin((queue,), find)
 
     def seek_to_begin(self, *queues: MessageQueue) -> Seek[bool]:
-        """Go to the oldest message of these queues; of all that are assigned if none is named.
+        """Seek these queues, or all assigned ones, to their oldest message.
 
-        A queue that is given up meanwhile is left out. Returns and raises as `seek`; awaited it
-        also raises:
+        Queues that are given up meanwhile are left out. The result and the other errors are those
+        of `seek`.
 
         Raises:
-            TransportError: A broker did not answer. Nothing was sought.
-            RefusedError: One said no. Nothing was sought.
+            TransportError: A broker does not answer. No position changes.
+            RefusedError: A broker refuses the request. No position changes.
         """
         sought = queues or self._owning.queues
         return self._begin(sought, lambda: self._offset_lookup.begins(sought))
 
     def seek_to_end(self, *queues: MessageQueue) -> Seek[bool]:
-        """Go behind the newest message of these queues; of all that are assigned if none is named.
+        """Seek these queues, or all assigned ones, behind their newest message.
 
-        Await it where what is sent next is to be read. Returns and raises as `seek_to_begin`.
+        Await the seek before a send of messages that must be read. Result and errors are those of
+        `seek_to_begin`.
         """
         sought = queues or self._owning.queues
         return self._begin(sought, lambda: self._offset_lookup.ends(sought))
 
     def seek_to_time(self, at_ms: int, *queues: MessageQueue) -> Seek[bool]:
-        """Go to the first message stored at `at_ms` or later, Unix milliseconds.
+        """Seek to the first message stored at `at_ms` (Unix ms) or later, else to the end.
 
-        Where all are older, to the end of the queue. Returns and raises as `seek_to_begin`, and
-        raises `UsageError` at once where `at_ms` is no such time.
+        Result and errors are those of `seek_to_begin`. An illegal `at_ms` raises `UsageError` at
+        once.
         """
         at_ms = check_time_ms("at_ms", at_ms)
         sought = queues or self._owning.queues

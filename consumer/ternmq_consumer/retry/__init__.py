@@ -1,1 +1,1 @@
-"""Retries of messages that could not be consumed: their brokers take them back."""
+"""Retries of messages that a listener could not consume: their brokers store them again."""

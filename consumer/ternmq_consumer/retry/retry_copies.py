@@ -1,7 +1,7 @@
-"""Copies, for the group's retry topic, of messages whose records their brokers have no more.
+"""Copies for the group's retry topic of messages whose records are deleted.
 
-A broker keeps records for some days, and a message can fail for longer. What the consumer has in
-hand is then all that is left of it.
+A broker keeps records for some days, and a message can fail for a longer time. The consumer then
+has the only copy of the message.
 
 Source: RocketMQ `DefaultMQPushConsumerImpl.sendMessageBackAsNormalMessage`.
 """
@@ -28,16 +28,16 @@ _NOT_COPIED: Final = (
     | names.ROUTING
     | {names.REGION, names.TRACE_ON, names.CLUSTER, names.WAIT, names.MAX_RECONSUME_TIMES}
 )
-"""Properties that the broker adds again, or that would make a copy something else than a retry."""
+"""Properties that the broker adds again, or that would change the meaning of the copy."""
 
 
 def copy_properties(message: StoredMessage, level: int, *, retries_max: int) -> Mapping[str, str]:
-    """Return the properties of a copy that the broker treats like one that was sent back. Pure.
+    """Return the properties of a copy that the broker treats like a message sent back. Pure.
 
     Args:
-        message: As it was handed to the listener.
-        level: As in `ReconsumeLater.delay_level`.
-        retries_max: After how many retries it is a dead letter; −1 = as the group's settings say.
+        message: Message that the listener got.
+        level: Delay level, as in `ReconsumeLater.delay_level`.
+        retries_max: Retries before the message is a dead letter; −1 = the group's setting.
     """
     tried = message.reconsume_times
     copied = {name: value for name, value in message.properties.items() if name not in _NOT_COPIED}
@@ -54,13 +54,13 @@ def copy_properties(message: StoredMessage, level: int, *, retries_max: int) -> 
 
 
 class RetryCopies:
-    """Sends such copies. Has no state of its own.
+    """Sends copies to the retry topic. It has no state.
 
     Args:
-        path: Sends them.
-        group: Whose retry topic they go to.
-        timeout_s: For each.
-        retries_max: After how many retries they are dead letters; −1 = as the group's settings say.
+        path: Send path of the copies.
+        group: Consumer group of the retry topic.
+        timeout_s: Timeout of each send, s.
+        retries_max: Retries before a message is a dead letter; −1 = the group's setting.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class RetryCopies:
         self._retries_max = retries_max
 
     async def send(self, message: StoredMessage, level: int) -> bool:
-        """Send a copy of `message` to the broker it came from; return whether that has it."""
+        """Send a copy of `message` to its broker. Return whether the broker stored it."""
         try:
             result = await self._path.send(
                 RETRY_PREFIX + self._group,

@@ -1,8 +1,7 @@
-"""The outbox of messages that could not be consumed, on their way back to their brokers.
+"""Outbox of messages that go back to their brokers for a retry.
 
-Nothing is finished by asking: a message counts as given back when its broker has confirmed that the
-copy is stored, and not before. What comes meanwhile forms the next request, one at a time for each
-broker.
+A message is finished only after its broker has confirmed the stored copy. Each broker gets one
+request at a time; messages that come meanwhile form the next request.
 
 Source: RocketMQ `DefaultMQPushConsumerImpl.sendMessageBack`.
 """
@@ -26,7 +25,7 @@ from ternmq_runtime.service import OwnedTasks
 logger = logging.getLogger(__name__)
 
 REQUEST_MESSAGES_MAX: Final = 1024
-"""Most messages of one request, by the contract."""
+"""Most messages of one request. Source: the contract."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,38 +35,38 @@ class SendBackBatch:
     queue: MessageQueue
     messages: Sequence[StoredMessage]
     levels: Sequence[int]
-    """For each message, when to try it again: as in `ReconsumeLater.delay_level`."""
+    """Delay level of each message, as in `ReconsumeLater.delay_level`."""
 
     is_wanted: Callable[[], bool]
-    """Asked before sending: a queue that was dropped meanwhile is its next owner's."""
+    """Function called before sending. False = the queue has another owner now: nothing is sent."""
 
     on_answer: Callable[["SendBackBatch"], None]
-    """Called once every message has an answer."""
+    """Function called when every message has an answer."""
 
     token: int = 0
-    """Token of the queue's lock; 0 = it has none."""
+    """Token of the queue's lock; 0 = no lock."""
 
     refused: list[StoredMessage] = field(default_factory=list[StoredMessage])
-    """Messages that the broker has not confirmed, by offset."""
+    """Messages that the broker has not confirmed, in the order of their offsets."""
 
     is_fenced: bool = False
     """The broker called the token stale."""
 
     waiting: int = 0
-    """Messages without an answer."""
+    """Number of messages without an answer."""
 
 
 def failed_message(
     message: StoredMessage, level: int, *, retries_max: int, token: int, version: int
 ) -> groups.FailedMessage:
-    """Return what a broker is told of a message. Pure.
+    """Return the entry of a message in a send-back request. Pure.
 
     Args:
-        message: As it was handed to the listener, with the retries before that.
-        level: As in `ReconsumeLater.delay_level`.
-        retries_max: After how many retries it is a dead letter; −1 = as the group's settings say.
-        token: Of the queue's lock; 0 = it has none.
-        version: Of the queue's offset.
+        message: Message that the listener got, with its number of retries.
+        level: Delay level, as in `ReconsumeLater.delay_level`.
+        retries_max: Retries before the message is a dead letter; −1 = the group's setting.
+        token: Token of the queue's lock; 0 = no lock.
+        version: Version of the queue's offset.
     """
     return groups.FailedMessage(
         physical_offset=message.physical_offset,
@@ -75,7 +74,7 @@ def failed_message(
         topic=message.queue.topic,
         queue_id=message.queue.queue_id,
         queue_offset=message.queue_offset,
-        # The contract's 0 means what our -1 does, and none at all is said by the level.
+        # 0 in the contract stands for -1 here, and a level stands for "no retries".
         delay_level=DEAD_LETTER if retries_max == 0 else level,
         attempts_max=max(0, retries_max),
         lock_token=token,
@@ -85,10 +84,10 @@ def failed_message(
 
 
 class OffsetVersionSource(Protocol):
-    """Versions of queues' offsets: a `RemoteOffsetStore`."""
+    """Source of the versions of queues' offsets: a `RemoteOffsetStore`."""
 
     async def versions(self, queues: Iterable[MessageQueue]) -> Mapping[MessageQueue, int]:
-        """Return the versions, once the brokers know of every seek; without queues where not."""
+        """Return the versions of queues whose brokers have every seek. Others are missing."""
         ...
 
     def tell_again(self, broker_name: str) -> None:
@@ -100,17 +99,17 @@ class SendBackOutbox:
     """Sends messages back, broker by broker. Owned by one consumer; used by its event loop.
 
     Args:
-        brokers: Gives the connections.
-        tasks: Owns what waits for answers.
-        group: Who could not consume them.
-        client_id: The member.
-        timeout_s: For each request.
-        retries_max: After how many retries they are dead letters; −1 = as the group's settings say.
-        offsets: Of the group. A failure that is told under a version that its broker does not have
-            yet would count as stored after a later seek, so seeks are committed first.
-        on_confirmed: Called with a broker's name and how many messages it has just confirmed.
-        send_copy: Sends a copy of a message whose record is gone, and tells whether the broker has
-            that; given the message and its level. None = nothing helps such a message.
+        brokers: Connections of the client.
+        tasks: Owner of the tasks that wait for answers.
+        group: Consumer group of the messages.
+        client_id: Id of the member.
+        timeout_s: Timeout of each request, s.
+        retries_max: Retries before a message is a dead letter; −1 = the group's setting.
+        offsets: Offsets of the group. Seeks are committed first: a message with a version that its
+            broker does not have yet would count as stored after a later seek.
+        on_confirmed: Called with the name of a broker and the number of confirmed messages.
+        send_copy: Coroutine function that sends a copy of a message without a record, with its
+            level, and returns whether the broker stored it. None = no copies.
     """
 
     def __init__(
@@ -138,10 +137,10 @@ class SendBackOutbox:
         self._outboxes: dict[str, deque[tuple[SendBackBatch, int]]] = {}
 
     def add(self, batch: SendBackBatch) -> None:
-        """Send `batch` back soon, together with what else waits.
+        """Add `batch` to the next request of its broker.
 
-        `batch.on_answer` is called when every message has an answer, later than this returns; never
-        when the consumer is closed before.
+        `batch.on_answer` is called after this call returns, when every message has an answer; never
+        if the consumer is closed before.
         """
         assert batch.messages, "a batch has messages"
         batch.waiting = len(batch.messages)
@@ -165,7 +164,7 @@ class SendBackOutbox:
             del self._outboxes[broker_name]
 
     async def _send(self, broker_name: str, outbox: deque[tuple[SendBackBatch, int]]) -> None:
-        """Send one request of what waits, and give the batches their answers."""
+        """Send one request with waiting messages and record the answers."""
         taken = [outbox.popleft() for _ in range(min(len(outbox), REQUEST_MESSAGES_MAX))]
         versions = await self._offsets.versions(
             {batch.queue for batch, _ in taken if batch.is_wanted()}
@@ -206,7 +205,7 @@ class SendBackOutbox:
             _answer(batch, index, code)
 
     async def _ask(self, broker_name: str, request: groups.SendBackRequest) -> list[int]:
-        """Return the broker's code for each message; what it does not say is a failure."""
+        """Return the broker's code for each message. A missing code is a failure."""
         count = len(request.messages)
         try:
             connection = await self._brokers.broker(broker_name)
