@@ -44,7 +44,7 @@ def check(records: list[bytes], *, is_checksummed: bool) -> CheckedRecords:
 
 def found_of(checked: CheckedRecords) -> list[tuple[object, ...]]:
     """Return what was found out about each record of a request, in its order."""
-    found: dict[int, tuple[object, ...]] = {one.row: (one.reason,) for one in checked.refused}
+    found: dict[int, tuple[object, ...]] = {one.row: (one.remark,) for one in checked.refused}
     batch = checked.batch
     if batch is not None:
         queue_of = {

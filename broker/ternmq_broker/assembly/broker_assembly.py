@@ -323,9 +323,9 @@ class BrokerAssembly:
     def _send_service(self, store_config: StoreConfig) -> SendService:
         retried = self._groups.retry_topic_routing()
         writer = MessageWriter(
-            self._store,
-            self._tables.topics,
-            self._env.clock,
+            log=self._store,
+            topics=self._tables.topics,
+            clock=self._env.clock,
             on_appended=self._store_loop.appended,
             on_created=self._registrar.changed,
             is_checksummed=store_config.record_checksum,
@@ -364,7 +364,7 @@ class BrokerAssembly:
     def _duplicates(self) -> DuplicateSearch | None:
         if not self._store.searches.has_index:
             return None
-        return DuplicateSearch(self._store, self._env.blocking, self._confirmations)
+        return DuplicateSearch(StoreReader(self._store, self._env.blocking), self._confirmations)
 
     def _build_offset_moved(self) -> OffsetMovedPublisher:
         return OffsetMovedPublisher(

@@ -1,24 +1,62 @@
-"""Search for stored records of retried batches, so that none is stored twice."""
+"""Search for stored records of retried batches, so that none is stored twice.
+
+A record is known by its unique key. It may lie under its own topic, or in a topic of the broker's:
+delayed, timed and half messages wait there, and come to their own topics later.
+"""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_broker.send.retried_batch import DuplicateRecord, RetriedRow, duplicate_of, retried_rows
+from ternmq_broker.send.message_writer import PutResult
 from ternmq_broker.storage.confirmations import Confirmations
-from ternmq_model.errors import refusal
+from ternmq_broker.storage.reader import StoreReader
+from ternmq_model.arrays import Ints
+from ternmq_model.errors import CorruptRecord, refusal
+from ternmq_model.names import HALF_TOPIC, SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.format import RecordHeader
+from ternmq_model.properties import (
+    DELAY,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TRANSACTION_PREPARED,
+    UNIQUE_KEY,
+    decode_properties,
+)
+from ternmq_model.record.batch import RefusedRecord
+from ternmq_model.record.format import RecordHeader, decode_record, read_queue_id
 from ternmq_model.response_code import ResponseCode
-from ternmq_remoting.environment import Blocking
-from ternmq_store.message_store import MessageStore
-from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX
 
 _COMMIT_TIMEOUT_S: Final = 5.0
+_TIMER_NAMES: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
+
+
+class RetriedRow(NamedTuple):
+    """A record of a retried batch that can be looked up."""
+
+    row: int
+    key: str
+    topics: tuple[str, ...]
+    """Topics in which it may lie: its own first."""
+
+    is_half: bool
+
+
+class DuplicateRecord(NamedTuple):
+    """The stored record of which a retried one is a duplicate."""
+
+    queue_id: int
+    """-1 when it waits in a topic of the broker's: then the queue says nothing."""
+
+    queue_offset: int
+    physical_offset: int
+    stored_at_ms: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +67,7 @@ class DuplicateSearch:
     next one opens, and a stream's batches are taken one after the other.
     """
 
-    store: MessageStore
-    blocking: Blocking
+    reader: StoreReader
     confirmations: Confirmations
 
     async def find(self, records: bytes, sizes: NDArray[np.int32]) -> dict[int, DuplicateRecord]:
@@ -41,35 +78,21 @@ class DuplicateSearch:
         Raises:
             TernError: The store cannot tell. Nothing was stored.
         """
-        left = await self.blocking.run(retried_rows, records, sizes)  # up to 0.1 s for 4 MiB
+        left = await self.reader.blocking.run(retried_rows, records, sizes)  # up to 0.1 s for 4 MiB
         end = await self._readable_end()
         found: dict[int, DuplicateRecord] = {}
         for topic in dict.fromkeys(topic for row in left for topic in row.topics):
             rows = [row for row in left if topic in row.topics and row.row not in found]
-            for first in range(0, len(rows), UNIQUE_KEYS_MAX):
-                part = rows[first : first + UNIQUE_KEYS_MAX]
-                headers = await self._search(topic, part, end)
-                for row in part:
-                    header = headers.get(row.key)
-                    if header is not None:
-                        found[row.row] = duplicate_of(row, topic, header)
+            headers = await self.reader.find_unique(topic, (row.key for row in rows), end=end)
+            for row in rows:
+                if (header := headers.get(row.key)) is not None:
+                    found[row.row] = duplicate_of(row, topic, header)
         return found
-
-    async def _search(
-        self, topic: str, rows: Sequence[RetriedRow], end: PhysicalOffset
-    ) -> dict[str, RecordHeader]:
-        keys = list(dict.fromkeys(row.key.encode() for row in rows))
-        search = self.store.searches.unique(topic, keys, end=end)
-        try:
-            return await self.blocking.run(search.run)
-        except OSError as error:
-            remark = f"whether it is stored already cannot be told: {error}"
-            raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
 
     async def _readable_end(self) -> PhysicalOffset:
         """Return the end of the log, once all before it can be read from its files."""
-        end = self.store.max_physical
-        if self.store.commits.offset < end:
+        end = self.reader.store.max_physical
+        if self.reader.store.commits.offset < end:
             try:
                 async with asyncio.timeout(_COMMIT_TIMEOUT_S):
                     await self.confirmations.wait(end)
@@ -77,3 +100,121 @@ class DuplicateSearch:
                 remark = "what was sent before is not written yet, and cannot be looked up"
                 raise refusal(ResponseCode.SYSTEM_BUSY, remark) from None
         return end
+
+
+def retried_rows(records: bytes, sizes: NDArray[np.int32]) -> list[RetriedRow]:
+    """Return the rows that have a unique key; bytes that are no record are passed over."""
+    lengths = sizes.astype(np.int64)
+    if not len(lengths) or int(lengths.min()) <= 0 or int(lengths.sum()) != len(records):
+        return []
+    rows: list[RetriedRow] = []
+    for row, begin in enumerate((np.cumsum(lengths) - lengths).tolist()):
+        try:
+            record = decode_record(records, begin, check_crc=False)
+        except CorruptRecord:
+            continue
+        if record is None:
+            continue
+        properties = decode_properties(record.properties)
+        key = properties.get(UNIQUE_KEY, "")
+        if key:
+            topics = (record.topic.decode("utf-8", "replace"), *_waiting_topics(properties))
+            rows.append(RetriedRow(row, key, topics, HALF_TOPIC in topics))
+    return rows
+
+
+def _waiting_topics(properties: Mapping[str, str]) -> list[str]:
+    topics: list[str] = []
+    if properties.get(TRANSACTION_PREPARED, "").lower() == "true":
+        topics.append(HALF_TOPIC)
+    if DELAY in properties:
+        topics.append(SCHEDULE_TOPIC)
+    if _TIMER_NAMES & properties.keys():
+        topics.append(WHEEL_TOPIC)
+    return topics
+
+
+def duplicate_of(row: RetriedRow, topic: str, header: RecordHeader) -> DuplicateRecord:
+    """Return what `row` is answered with, whose record with `header` was found under `topic`.
+
+    A transaction is its first half's place in the log, which its later copies carry.
+    """
+    is_own = topic == row.topics[0]
+    first = header.prepared_offset if row.is_half else 0
+    return DuplicateRecord(
+        header.queue_id if is_own else -1,
+        header.queue_offset,
+        first or header.physical_offset,
+        header.stored_at_ms,
+        header.physical_offset + header.total_bytes,
+    )
+
+
+def rest_of(
+    records: bytes, sizes: NDArray[np.int32], found: Mapping[int, DuplicateRecord]
+) -> tuple[bytes, NDArray[np.int32], Ints]:
+    """Return the records that were not found, with their sizes and rows."""
+    ends = np.cumsum(sizes.astype(np.int64))
+    rows = np.array([row for row in range(len(sizes)) if row not in found], dtype=np.int64)
+    parts = [records[ends[row] - sizes[row] : ends[row]] for row in rows.tolist()]
+    return b"".join(parts), sizes[rows], rows
+
+
+def join_results(
+    count: int,
+    sent_queue_ids: Sequence[int],
+    found: Mapping[int, DuplicateRecord],
+    rows: Ints,
+    stored: PutResult | None,
+) -> PutResult:
+    """Return the result of a request of which some records were found.
+
+    Args:
+        count: How many records it has.
+        sent_queue_ids: The queue that each was sent to.
+        found: By row.
+        rows: All others.
+        stored: What became of those; None when there are none.
+    """
+    queue_offsets = np.full(count, -1, dtype=np.int64)
+    physical_offsets = np.full(count, -1, dtype=np.int64)
+    queue_ids = np.array(sent_queue_ids, dtype=np.int64)
+    end, stored_at_ms = 0, 0
+    refused: Iterable[RefusedRecord] = ()
+    if stored is not None:
+        queue_offsets[rows] = stored.queue_offsets
+        physical_offsets[rows] = stored.physical_offsets
+        end, stored_at_ms = stored.end, stored.stored_at_ms
+        refused = (each._replace(row=int(rows[each.row])) for each in stored.refused)
+    for row, place in found.items():
+        queue_offsets[row] = place.queue_offset
+        physical_offsets[row] = place.physical_offset
+        if place.queue_id >= 0:
+            queue_ids[row] = place.queue_id
+        end = max(end, place.end)
+        stored_at_ms = max(stored_at_ms, place.stored_at_ms)
+    moved = queue_ids.tolist() != list(sent_queue_ids)
+    return PutResult(
+        queue_offsets,
+        physical_offsets,
+        stored_at_ms,
+        PhysicalOffset(end),
+        list(refused),
+        queue_ids if moved else None,
+    )
+
+
+def refused_all(count: int, code: int, remark: str) -> PutResult:
+    """Return the result of `count` records that are all refused."""
+    nowhere = np.full(count, -1, dtype=np.int64)
+    rows = [RefusedRecord(row, code, remark) for row in range(count)]
+    return PutResult(nowhere, nowhere, 0, PhysicalOffset(0), rows)
+
+
+def queue_ids_of(records: bytes, sizes: NDArray[np.int32]) -> list[int]:
+    """Return the queue that each record was sent to."""
+    ends = np.cumsum(sizes.astype(np.int64))
+    return [
+        read_queue_id(records, end - size)
+        for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)
+    ]

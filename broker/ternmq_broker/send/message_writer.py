@@ -1,26 +1,27 @@
 """Message writer: checks of sent records against their topics, and their append.
 
-Source: RocketMQ `AbstractSendMessageProcessor.msgCheck`, `SendMessageProcessor`.
+Source: RocketMQ `AbstractSendMessageProcessor.msgCheck`, `SendMessageProcessor`,
+`MessageBatch.generateFromList`.
 """
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from ternmq_broker.send.atomic_batch import RefusedRecord, check_atomic
 from ternmq_broker.state.topics import TopicTable
-from ternmq_broker.storage.routed_batch import RecordRefusal, reroute
+from ternmq_broker.storage.routed_batch import reroute
 from ternmq_broker.storage.system_topic_routing import RoutingRules
 from ternmq_model.arrays import Ints, read_int32s
 from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName, RefusedError, refusal
-from ternmq_model.names import HALF_TOPIC, is_send_forbidden
+from ternmq_model.names import DEAD_LETTER_PREFIX, HALF_TOPIC, RETRY_PREFIX, is_send_forbidden
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.batch import RecordBatch, check_records, select_rows
+from ternmq_model.record.batch import RecordBatch, RefusedRecord, check_records, select_rows
 from ternmq_model.record.fields import QueueRows
+from ternmq_model.record.format import ATOMIC_BATCH_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicConfig
 from ternmq_store.message_store import MessageStore
@@ -60,44 +61,34 @@ class PutResult:
     """Queue of each record, when some lie in another queue than they were sent to; else None."""
 
 
+@dataclass(kw_only=True, slots=True, eq=False)
 class MessageWriter:
-    """Checks of records against their topics, and their append. Owned by the broker's loop.
+    """Checks of records against their topics, and their append. Owned by the broker's loop."""
 
-    Args:
-        log: Takes the records.
-        topics: Every topic; a send may create one.
-        clock: For the time a topic is created.
-        on_appended: Called after every append: flushing and dispatching have something to do.
-        on_created: Called when a send created a topic; what was sent to it may be acknowledged only
-            when the table is saved.
-        is_checksummed: Whether stored records are to end with a checksum.
-        rules: Returns the present rules for routing to system topics.
-        on_halves: Called when transactions began, with their half messages' places in the log and
-            in the half topic's queue, and the staging time of each, as in `RoutedBatch`.
-    """
+    log: MessageStore
+    topics: TopicTable
+    """All topics; a send may create one."""
 
-    def __init__(
-        self,
-        log: MessageStore,
-        topics: TopicTable,
-        clock: Clock,
-        *,
-        on_appended: Callable[[], None],
-        on_created: Callable[[], None],
-        is_checksummed: bool,
-        rules: Callable[[], RoutingRules],
-        on_halves: Callable[[Ints, Ints, Ints], None],
-    ) -> None:
-        self._log = log
-        self._topics = topics
-        self._clock = clock
-        self._on_appended = on_appended
-        self._on_created = on_created
-        self._is_checksummed = is_checksummed
-        self._rules = rules
-        self._on_halves = on_halves
-        self._version = topics.version
-        self._open: set[tuple[str, int]] = set()
+    clock: Clock
+    on_appended: Callable[[], None]
+    """Called after every append: there is something to flush and to dispatch."""
+
+    on_created: Callable[[], None]
+    """Called when a send created a topic; records of that topic may be acknowledged only when the
+    table is saved."""
+
+    is_checksummed: bool
+    """Stored records end with a checksum."""
+
+    rules: Callable[[], RoutingRules]
+    """Returns the present rules for routing to system topics."""
+
+    on_halves: Callable[[Ints, Ints, Ints], None]
+    """Called when transactions began, with the offsets of their half messages in the log and in the
+    half topic's queue, and their staging times as in `RoutedBatch`."""
+
+    _version: object = field(default=None, init=False)
+    _open: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]], init=False)
 
     def store(
         self, records: bytes, record_sizes: bytes, sender: SenderInfo, *, atomic: bool = False
@@ -122,15 +113,12 @@ class MessageWriter:
                 sizes,
                 born_host_bytes=len(sender.born_host),
                 store_host_bytes=len(sender.store_host),
-                is_checksummed=self._is_checksummed,
+                is_checksummed=self.is_checksummed,
             )
         except ValueError as error:
             raise refusal(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
         batch, indexes = checked.batch, checked.indexes
-        refused = [
-            RefusedRecord(row, ResponseCode.MESSAGE_ILLEGAL, reason)
-            for row, reason in checked.refused
-        ]
+        refused = list(checked.refused)
         if batch is not None:
             kept = self._permitted(batch, indexes, sender, refused)
             if kept is None:
@@ -139,7 +127,7 @@ class MessageWriter:
                 batch, rows = select_rows(batch, kept)
                 indexes = indexes[rows]
         if atomic:
-            check_atomic(batch, refused, request_bytes=len(records))
+            _check_atomic(batch, refused, request_bytes=len(records))
         is_routed = batch is not None and bool(batch.routed)
         staged_ms = _NOTHING
         if batch is not None and is_routed:
@@ -147,16 +135,16 @@ class MessageWriter:
         if batch is None:
             nothing = np.full(len(sizes), -1, dtype=np.int64)
             return PutResult(nothing, nothing, 0, PhysicalOffset(0), sorted(refused))
-        appended = self._log.append(
+        appended = self.log.append(
             batch, born_host=sender.born_host, store_host=sender.store_host, atomic=atomic
         )
-        self._on_appended()
+        self.on_appended()
         queue_offsets, physical_offsets = appended.queue_offsets, appended.physical_offsets
         if is_routed:
             for queue in batch.queues:
                 if queue.topic == HALF_TOPIC:
                     rows = queue.rows
-                    self._on_halves(physical_offsets[rows], queue_offsets[rows], staged_ms[rows])
+                    self.on_halves(physical_offsets[rows], queue_offsets[rows], staged_ms[rows])
         if refused:
             queue_offsets = _scatter(queue_offsets, indexes, len(sizes))
             physical_offsets = _scatter(physical_offsets, indexes, len(sizes))
@@ -173,16 +161,16 @@ class MessageWriter:
         Returns:
             With which record each row is, and how long it is staged.
         """
-        done = reroute(batch, self._rules(), store_host=sender.store_host)
-        refused += [RefusedRecord(int(indexes[row]), *why) for row, why in done.refused.items()]
+        done = reroute(batch, self.rules(), store_host=sender.store_host)
+        refused += [each._replace(row=int(indexes[each.row])) for each in done.refused]
         return done.batch, indexes[done.rows], done.staged_ms
 
     def _permitted(
         self, batch: RecordBatch, indexes: Ints, sender: SenderInfo, refused: list[RefusedRecord]
     ) -> Sequence[QueueRows] | None:
         """Return the queues whose rows may be stored, None for none; list the other rows."""
-        if self._version is not self._topics.version:
-            self._version = self._topics.version
+        if self._version is not self.topics.version:
+            self._version = self.topics.version
             self._open.clear()
         refusals = [
             None if (each[0], each[1]) in self._open else self._check(each[0], each[1], sender)
@@ -195,49 +183,84 @@ class MessageWriter:
             if why is None:
                 kept.append(each)
             else:
-                refused.extend(RefusedRecord(row, *why) for row in indexes[each.rows].tolist())
+                rows = indexes[each.rows].tolist()
+                refused.extend(RefusedRecord(row, why.code, why.remark) for row in rows)
         return kept or None
 
-    def _check(self, topic: str, queue_id: int, sender: SenderInfo) -> RecordRefusal | None:
+    def _check(self, topic: str, queue_id: int, sender: SenderInfo) -> RefusedError | None:
         """Return why records may not go to a queue, None when they may."""
-        config = self.find_or_create(topic, sender)
-        if isinstance(config, RecordRefusal):
-            return config
+        try:
+            config = self.find_or_create(topic, sender)
+        except RefusedError as error:
+            return error
         queues = max(config.read_queues, config.write_queues)
         if not 0 <= queue_id < queues:
             remark = f"topic {topic!r} has queues 0 to {queues - 1}, not {queue_id}"
-            return RecordRefusal(ResponseCode.INVALID_PARAMETER, remark)
-        if len(self._open) < _OPEN_QUEUES_MAX and self._version is self._topics.version:
+            return refusal(ResponseCode.INVALID_PARAMETER, remark)
+        if len(self._open) < _OPEN_QUEUES_MAX and self._version is self.topics.version:
             self._open.add((topic, queue_id))
         return None
 
-    def find_or_create(self, topic: str, sender: SenderInfo) -> TopicConfig | RecordRefusal:
-        """Return the topic that records are sent to, created if need be, or why it takes none."""
+    def find_or_create(self, topic: str, sender: SenderInfo) -> TopicConfig:
+        """Return the topic that records are sent to, created if need be.
+
+        Raises:
+            RefusedError: The topic accepts no records, or cannot be created.
+        """
         if is_send_forbidden(topic):
             remark = f"topic {topic!r} belongs to the broker: nothing may be sent to it"
-            return RecordRefusal(ResponseCode.NO_PERMISSION, remark)
-        config = self._topics.get(topic)
+            raise refusal(ResponseCode.NO_PERMISSION, remark)
+        config = self.topics.get(topic)
         if config is None:
             try:
-                config = self._topics.create_for_send(
+                config = self.topics.create_for_send(
                     topic,
                     template=sender.template,
                     queues=max(0, sender.new_topic_queues),
-                    now_ms=self._clock.wall_ms(),
+                    now_ms=self.clock.wall_ms(),
                 )
-            except RefusedError as error:
-                return RecordRefusal(error.code, error.remark)
             except IllegalName as error:
-                return RecordRefusal(ResponseCode.INVALID_PARAMETER, str(error))
+                raise refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
             if config is None:
                 remark = f"topic {topic!r} does not exist, and a send may not create it"
-                return RecordRefusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+                raise refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
             logger.info("topic created topic=%s queues=%s by=send", topic, config.write_queues)
-            self._on_created()
+            self.on_created()
         if Permission.WRITE not in config.permissions:
             remark = f"topic {topic!r} may not be written ({config.permissions.text})"
-            return RecordRefusal(ResponseCode.NO_PERMISSION, remark)
+            raise refusal(ResponseCode.NO_PERMISSION, remark)
         return config
+
+
+def _check_atomic(
+    batch: RecordBatch | None, refused: Sequence[RefusedRecord], *, request_bytes: int
+) -> None:
+    """Refuse a batch that cannot be stored together.
+
+    Args:
+        batch: The good records of the request.
+        refused: The other records of the request.
+        request_bytes: Length of all records as they were sent.
+
+    Raises:
+        RefusedError: A record is refused, they are for several queues or for a retry topic, they
+            are too long, or one is to be delivered later.
+    """
+    if refused:
+        row, code, remark = min(refused)
+        raise refusal(code, f"message {row} of the batch: {remark}")
+    assert batch is not None, "nothing was refused"
+    first, *others = batch.queues
+    if others:
+        raise refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch is for one queue of one topic")
+    if first.topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+        raise refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot go to a group's own topic")
+    if request_bytes > ATOMIC_BATCH_BYTES_MAX:
+        remark = f"a batch has {request_bytes} bytes, at most {ATOMIC_BATCH_BYTES_MAX} fit"
+        raise refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
+    for row in batch.routed:
+        remark = f"message {row} of the batch: what is delayed or half cannot be in a batch"
+        raise refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
 
 
 def _scatter(values: Ints, indexes: Ints, count: int) -> Ints:

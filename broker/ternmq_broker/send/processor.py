@@ -6,10 +6,15 @@ from random import Random
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.live_settings import LiveSettings
-from ternmq_broker.send.dedup import DuplicateSearch
+from ternmq_broker.send.dedup import (
+    DuplicateSearch,
+    join_results,
+    queue_ids_of,
+    refused_all,
+    rest_of,
+)
 from ternmq_broker.send.message_writer import MessageWriter, PutResult, SenderInfo
 from ternmq_broker.send.request_reply import ReplyForwarder
-from ternmq_broker.send.retried_batch import join_results, queue_ids_of, refused_all, rest_of
 from ternmq_broker.storage.ack_policy import (
     REMARKS,
     AckPolicy,

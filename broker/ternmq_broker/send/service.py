@@ -7,7 +7,6 @@ from ternmq_broker.send.message_writer import SenderInfo
 from ternmq_broker.send.processor import SendProcessor
 from ternmq_broker.send.stream import SendingStream, SendServerStream
 from ternmq_broker.storage.record_addresses import born_host_bytes
-from ternmq_broker.storage.routed_batch import RecordRefusal
 from ternmq_model import properties as names
 from ternmq_model.arrays import pack_int32s
 from ternmq_model.errors import (
@@ -172,8 +171,6 @@ class SendService:
         queue_id = request.queue_id
         if queue_id < 0:
             config = processor.writer.find_or_create(topic, sender)
-            if isinstance(config, RecordRefusal):
-                raise refusal(*config)
             if config.write_queues < 1:
                 remark = f"topic {topic!r} has no queue to write"
                 raise refusal(ResponseCode.NO_PERMISSION, remark)

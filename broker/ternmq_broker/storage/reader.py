@@ -1,12 +1,15 @@
 """Reads of the store for the broker's loop: what is not in memory is fetched beside it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record.format import RecordHeader
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.environment import Blocking
 from ternmq_store.message_store import MessageStore
+from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX
 from ternmq_store.queues.read_request import ReadRequest, ReadResult, ReadStatus
 from ternmq_store.read.cold_read import ColdRead
 from ternmq_store.read.record_reader import ColdRecord
@@ -73,6 +76,25 @@ class StoreReader:
         finally:
             reads.release(plan)
         return plan.record
+
+    async def find_unique(
+        self, topic: str, keys: Iterable[str], *, end: PhysicalOffset
+    ) -> dict[str, RecordHeader]:
+        """Return the headers of records of a topic before `end` in the log, by their unique keys.
+
+        Raises:
+            RefusedError: The disk failed.
+        """
+        encoded = [key.encode() for key in dict.fromkeys(keys)]
+        found: dict[str, RecordHeader] = {}
+        for first in range(0, len(encoded), UNIQUE_KEYS_MAX):
+            some = encoded[first : first + UNIQUE_KEYS_MAX]
+            search = self.store.searches.unique(topic, some, end=end)
+            try:
+                found |= await self.blocking.run(search.run)
+            except OSError as error:
+                raise _unreadable(error) from error
+        return found
 
 
 def _unreadable(error: OSError) -> RefusedError:

@@ -1,6 +1,6 @@
 """Batches whose delayed, timed and half messages are routed to system topics. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from ternmq_model.arrays import Ints
 from ternmq_model.errors import RefusedError, UsageError
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.properties import CHECK_IMMUNITY_S, SOURCE, STAGED_FOR
-from ternmq_model.record.batch import RecordBatch, select_rows
+from ternmq_model.record.batch import RecordBatch, RefusedRecord, select_rows
 from ternmq_model.record.format import decode_record
 from ternmq_model.record.replacement import replace_rows
 from ternmq_model.response_code import ResponseCode
@@ -27,13 +27,6 @@ STAGED_OWN: Final = -1
 """Staged for as long as the broker waits with others."""
 
 
-class RecordRefusal(NamedTuple):
-    """The reason for which a record is not stored: a response code and its remark."""
-
-    code: int
-    remark: str
-
-
 class RoutedBatch(NamedTuple):
     """A batch after routing, without the refused rows."""
 
@@ -41,7 +34,7 @@ class RoutedBatch(NamedTuple):
     """Records to be stored, in order; None = none."""
     rows: Ints
     """The row of the old batch for each record."""
-    refused: Mapping[int, RecordRefusal]
+    refused: Sequence[RefusedRecord]
     staged_ms: Ints
     """Staging time of each row of the new batch; or `STAGED_OWN`, or `NOT_STAGED`."""
 
@@ -57,8 +50,8 @@ def reroute(batch: RecordBatch, rules: RoutingRules, *, store_host: bytes) -> Ro
     if (staged := stage_rows(batch, rules)) is not None:
         told_s, everyone = staged.immunity_s, np.arange(len(batch), dtype=np.int64)
         lasts_ms = STAGED_OWN if told_s is None else told_s * 1000
-        return RoutedBatch(staged.batch, everyone, {}, np.full_like(everyone, lasts_ms))
-    refused: dict[int, RecordRefusal] = {}
+        return RoutedBatch(staged.batch, everyone, [], np.full_like(everyone, lasts_ms))
+    refused: list[RefusedRecord] = []
     forms: dict[int, tuple[InternalRecord, bytes]] = {}
     for row in batch.routed:
         try:
@@ -73,9 +66,9 @@ def reroute(batch: RecordBatch, rules: RoutingRules, *, store_host: bytes) -> Ro
                 )
                 forms[row] = form, encoded
         except RefusedError as error:
-            refused[row] = RecordRefusal(error.code, error.remark)
+            refused.append(RefusedRecord(row, error.code, error.remark))
         except UsageError as error:
-            refused[row] = RecordRefusal(ResponseCode.MESSAGE_ILLEGAL, str(error))
+            refused.append(RefusedRecord(row, ResponseCode.MESSAGE_ILLEGAL, str(error)))
     if forms:
         others = encoded_batch(
             list(forms.values()), len(store_host), is_checksummed=batch.is_checksummed
@@ -91,11 +84,9 @@ def reroute(batch: RecordBatch, rules: RoutingRules, *, store_host: bytes) -> Ro
     return RoutedBatch(batch, np.arange(len(batch), dtype=np.int64), refused, staged_ms)
 
 
-def _without(
-    batch: RecordBatch, refused: Mapping[int, RecordRefusal], staged_ms: Ints
-) -> RoutedBatch:
+def _without(batch: RecordBatch, refused: Sequence[RefusedRecord], staged_ms: Ints) -> RoutedBatch:
     good = np.ones(len(batch), dtype=bool)
-    good[list(refused)] = False
+    good[[each.row for each in refused]] = False
     queues = [queue._replace(rows=queue.rows[good[queue.rows]]) for queue in batch.queues]
     kept = [queue for queue in queues if len(queue.rows)]
     if not kept:

@@ -17,7 +17,6 @@ from ternmq_model.record.format import FLAG_COMMIT, FLAG_TRANSACTION_MASK, Recor
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution
 from ternmq_remoting.status import refusal_from
-from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX
 
 _WAITING: Final = (SCHEDULE_TOPIC, WHEEL_TOPIC)
 """Topics in which a committed message may wait for its time, with its queue as a property."""
@@ -104,24 +103,16 @@ class EndLookup:
         self, topic: str, halves: Sequence[HalfRecord], found: dict[PhysicalOffset, RecordHeader]
     ) -> None:
         reader = self.halves.reader
-        for start in range(0, len(halves), UNIQUE_KEYS_MAX):
-            some = halves[start : start + UNIQUE_KEYS_MAX]
-            keys = list({half.message_id.encode(): None for half in some})
-            end = reader.store.confirm_offset
-            search = reader.store.searches.unique(topic, keys, end=end)
-            try:
-                headers = await reader.blocking.run(search.run)
-            except OSError as error:
-                remark = f"the disk cannot be read: {error}"
-                raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
-            for half in some:
-                header = headers.get(half.message_id)
-                if (
-                    header is not None
-                    and header.prepared_offset == half.transaction
-                    and header.sys_flag & FLAG_TRANSACTION_MASK == FLAG_COMMIT
-                ):
-                    found[half.transaction] = header
+        keys = (half.message_id for half in halves)
+        headers = await reader.find_unique(topic, keys, end=reader.store.confirm_offset)
+        for half in halves:
+            header = headers.get(half.message_id)
+            if (
+                header is not None
+                and header.prepared_offset == half.transaction
+                and header.sys_flag & FLAG_TRANSACTION_MASK == FLAG_COMMIT
+            ):
+                found[half.transaction] = header
 
 
 def _end_of(half: HalfRecord, header: RecordHeader | None) -> EndedTransaction:

@@ -57,6 +57,7 @@ from ternmq_model.record.header_arrays import (
     read_lengths,
     take_headers,
 )
+from ternmq_model.response_code import ResponseCode
 
 _PAIR_END: Final = 2
 _FEW_RECORDS: Final = 6
@@ -74,11 +75,14 @@ _OF_HALVES: Final = frozenset({_OF_HALF, b"\x02" + STAGED_FOR.encode()})
 """Finds of `_NOT_PLAIN` in half messages: clients may send those."""
 
 
-class RejectedRecord(NamedTuple):
-    """One record that cannot be stored, and why."""
+class RefusedRecord(NamedTuple):
+    """Record that is not stored, with a response code and its remark."""
 
     row: int
-    reason: str
+    """Position of the record in its request or batch."""
+
+    code: int
+    remark: str
 
 
 class _Form(NamedTuple):
@@ -127,7 +131,7 @@ class CheckedRecords:
     """The good ones, in order; None when there are none."""
     indexes: Ints
     """For each row of the batch, its index among the records of the request."""
-    refused: Sequence[RejectedRecord]
+    refused: Sequence[RefusedRecord]
 
 
 def check_records(
@@ -167,10 +171,11 @@ def check_records(
     if isinstance(checked, RecordBatch):
         return CheckedRecords(checked, everyone, ())
     ends = np.cumsum(lengths)
-    refused: list[RejectedRecord] = []
+    refused: list[RefusedRecord] = []
     for index in np.flatnonzero(~checked).tolist():
         record = records[ends[index] - lengths[index] : ends[index]]
-        refused.append(RejectedRecord(index, _reason(record, form)))
+        reason = _reason(record, form)
+        refused.append(RefusedRecord(index, ResponseCode.MESSAGE_ILLEGAL, reason))
     indexes = np.flatnonzero(checked)
     if not len(indexes):
         return CheckedRecords(None, indexes, refused)

@@ -7,10 +7,9 @@ import pytest
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.live_settings import LiveSettings
-from ternmq_broker.send.dedup import DuplicateSearch
+from ternmq_broker.send.dedup import DuplicateRecord, DuplicateSearch
 from ternmq_broker.send.message_writer import MessageWriter, SenderInfo
 from ternmq_broker.send.processor import SendProcessor
-from ternmq_broker.send.retried_batch import DuplicateRecord
 from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.admission import Admission
 from ternmq_broker.storage.confirmations import Confirmations

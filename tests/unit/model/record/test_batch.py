@@ -77,8 +77,8 @@ def test_bad_record_is_refused_and_its_neighbours_are_kept(bad: bytes, reason: s
     checked = check(record(body=b"first"), bad, record(body=b"last"))
     assert checked.batch is not None
     assert checked.indexes.tolist() == [0, 2]
-    assert [row for row, _ in checked.refused] == [1]
-    assert re.search(reason, checked.refused[0].reason)
+    assert [one.row for one in checked.refused] == [1]
+    assert re.search(reason, checked.refused[0].remark)
     assert checked.batch.data == record(body=b"first") + record(body=b"last")
 
 

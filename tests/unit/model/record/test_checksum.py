@@ -126,7 +126,7 @@ def test_properties_without_space_for_a_checksum_are_refused_where_needed() -> N
     assert len(batch_of(fits, over)) == 2
     checked = check(fits, over, is_checksummed=True)
     assert checked.indexes.tolist() == [0]
-    assert "with their checksum" in checked.refused[0].reason
+    assert "with their checksum" in checked.refused[0].remark
 
 
 @pytest.mark.parametrize("is_checksummed", [True, False])
@@ -143,5 +143,5 @@ def test_properties_without_space_for_a_checksum_are_refused_where_needed() -> N
 )
 def test_checksums_set_by_clients_are_refused(bad: bytes, is_checksummed: bool) -> None:
     checked = check(record(), bad, is_checksummed=is_checksummed)
-    assert [row for row, _ in checked.refused] == [1]
-    assert "property" in checked.refused[0].reason
+    assert [one.row for one in checked.refused] == [1]
+    assert "property" in checked.refused[0].remark

@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from ternmq_broker.send.atomic_batch import RefusedRecord
-from ternmq_broker.send.message_writer import PutResult
-from ternmq_broker.send.retried_batch import (
+from ternmq_broker.send.dedup import (
     DuplicateRecord,
     RetriedRow,
     duplicate_of,
@@ -13,7 +11,9 @@ from ternmq_broker.send.retried_batch import (
     rest_of,
     retried_rows,
 )
+from ternmq_broker.send.message_writer import PutResult
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record.batch import RefusedRecord
 from ternmq_model.record.format import decode_record
 from tests.support.records import record, sizes_of
 
