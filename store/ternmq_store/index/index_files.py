@@ -11,13 +11,13 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from ternmq_model.arrays import Ints
 from ternmq_model.clock import Clock
-from ternmq_model.index_keys import Hashes, KeyRows, key_hash
+from ternmq_model.index_keys import Hashes, KeyRows
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import index_folder, index_name, is_index_name
@@ -38,16 +38,6 @@ logger = logging.getLogger(__name__)
 
 _PREPARE_AT: Final = 4
 """The next file is made when the newest has less than a quarter of its room left."""
-
-
-class IndexSummary(NamedTuple):
-    """Summary of a file of the index."""
-
-    name: str
-    next_number: int
-    """One more than its entries: the first has number 1."""
-    end_offset: PhysicalOffset
-    """Log offset of the newest entry's record."""
 
 
 class IndexFiles:
@@ -120,7 +110,7 @@ class IndexFiles:
 
     def _begin(self) -> None:
         """Find out up to where the records are indexed, going by the files alone."""
-        infos = [info for info in self._read if info.header.next_number > 1]
+        infos = [info for info in self._read if info.has_entries]
         end, count = infos[-1].header.end_offset if infos else 0, 0
         for info in reversed(infos):
             keys = keys_of_last(self._files, info) if info.header.end_offset == end else 0
@@ -133,7 +123,7 @@ class IndexFiles:
     @property
     def stored_at_ms(self) -> int:
         """Store time of the newest record with an entry; 0 when there is none."""
-        headers = [info.header for info in self.infos() if info.header.next_number > 1]
+        headers = [info.header for info in self.infos() if info.has_entries]
         return headers[-1].end_ms if headers else 0
 
     def infos(self) -> Sequence[IndexInfo]:
@@ -211,7 +201,7 @@ class IndexFiles:
     def _reopen(self) -> None:
         """Write on in the newest file with entries, if it has room, then in empty ones after it."""
         while self._read and self._read[-1].room:
-            if self._written and self._written[0].info.header.next_number > 1:
+            if self._written and self._written[0].info.has_entries:
                 return
             info = self._read[-1]
             self._written.appendleft(IndexFile(self._files.open(info.path), info))
@@ -301,7 +291,7 @@ class IndexFiles:
         """
         self._let_go()
         infos, behind = list(self._read), list[IndexInfo]()
-        while infos and (infos[-1].header.next_number <= 1 or infos[-1].header.begin_offset >= end):
+        while infos and (not infos[-1].has_entries or infos[-1].header.begin_offset >= end):
             behind.insert(0, infos.pop())
         _remove(self._files, [info.path for info in behind[1:]])
         for info in infos[:-1]:
@@ -368,53 +358,26 @@ class IndexFiles:
         return gone
 
     def lookup(
-        self, topic: str, keys: Sequence[str], *, begin_ms: int = 0, end_ms: int = 1 << 62
-    ) -> IndexLookup:
-        """Return a look-up, to be run in any thread while this goes on being written to.
-
-        Args:
-            topic: The messages' topic.
-            keys: Keys to look up.
-            begin_ms: The earliest store time.
-            end_ms: The latest.
-        """
-        hashes = tuple(key_hash(topic, key) for key in keys)
-        return self.lookup_in(tuple(reversed(self.infos())), hashes, begin_ms, end_ms)
-
-    def lookup_in(
         self, infos: Sequence[IndexInfo], hashes: Sequence[int], begin_ms: int, end_ms: int
     ) -> IndexLookup:
-        """Return a look-up of hashes in some of the files, newest first."""
-        return IndexLookup(self._files, infos, hashes, begin_ms, end_ms)
+        """Return a look-up of hashes in some of the files, newest first.
 
-    def query(
-        self, topic: str, key: str, begin_ms: int, end_ms: int, maximum: int
-    ) -> list[PhysicalOffset]:
-        """Return where the newest `maximum` records may lie that have the key; ascending.
-
-        Another key with the same hash is taken for it, and a time for another one less than a
-        second away: whoever reads the records can tell.
+        Any thread may run it, while this goes on being written to.
         """
-        lookup = self.lookup(topic, (key,), begin_ms=begin_ms, end_ms=end_ms)
-        found: dict[PhysicalOffset, None] = {}
-        for offset in lookup.offsets(lookup.hashes[0]):
-            found[offset] = None
-            if len(found) >= maximum:
-                break
-        return sorted(found)
+        return IndexLookup(self._files, infos, hashes, begin_ms, end_ms)
 
     def take_dirty(self) -> Sequence[Path]:
         """Return the files with entries that may not be on disk; the caller syncs them."""
         dirty, self._dirty = self._dirty, {}
         return tuple(dirty)
 
-    def summary(self) -> Sequence[IndexSummary]:
-        """Return what the files hold, oldest first; files without entries are left out."""
-        return [_summary(info) for info in self.infos() if info.header.next_number > 1]
-
     def notes(self) -> Sequence[str]:
-        """Return lines for the store's notes: what the files hold, and `indexed_to`."""
-        files = [f"{one.name} {one.next_number} {one.end_offset}" for one in self.summary()]
+        """Return lines for the store's notes: each file with entries, and `indexed_to`."""
+        files = [
+            f"{info.path.name} {info.header.next_number} {info.header.end_offset}"
+            for info in self.infos()
+            if info.has_entries
+        ]
         return (*files, f"to {self.indexed_to}")
 
     def trust_notes(self, lines: Sequence[str]) -> None:
@@ -447,12 +410,7 @@ class IndexFiles:
 
 def _has_gap(before: IndexInfo, info: IndexInfo) -> bool:
     """Return whether entries lack between two files, since the header of the first is old."""
-    return before.room > 0 and min(before.header.next_number, info.header.next_number) > 1
-
-
-def _summary(info: IndexInfo) -> IndexSummary:
-    end_offset = PhysicalOffset(info.header.end_offset)
-    return IndexSummary(info.path.name, info.header.next_number, end_offset)
+    return before.room > 0 and before.has_entries and info.has_entries
 
 
 def _remove(files: FileSystem, paths: Sequence[Path]) -> None:

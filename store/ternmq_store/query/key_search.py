@@ -146,7 +146,7 @@ class KeySearches:
         if index is not None:
             infos = tuple(reversed(index.infos()))
             for topic in query.topics:
-                lookup = index.lookup_in(
+                lookup = index.lookup(
                     infos, (key_hash(topic, query.key),), query.begin_ms, query.end_ms
                 )
                 lookups.append((topic, dropped.get(topic, PhysicalOffset(0)), lookup))
@@ -174,7 +174,7 @@ class KeySearches:
         index, lookup = self._index, None
         if index is not None:
             infos = [each for each in index.infos() if each.header.end_offset >= start]
-            lookup = index.lookup_in(infos[::-1], hashes, 0, 1 << 62)
+            lookup = index.lookup(infos[::-1], hashes, 0, 1 << 62)
         return UniqueKeySearch(
             topic,
             texts,

@@ -108,7 +108,7 @@ def settle_index(
     """
     if durable is not None:
         index.cut(min(durable, end))
-    elif any(one.end_offset >= end for one in index.summary()):
+    elif any(info.has_entries and info.header.end_offset >= end for info in index.infos()):
         index.cut(end)
     if not _drop_behind_gap(index, log) and durable is None:
         index.trust_notes(notes)

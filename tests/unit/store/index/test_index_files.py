@@ -14,8 +14,16 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.layout import index_name
 from ternmq_store.index.index_files import IndexFiles
-from ternmq_store.index.index_format import ENTRY, HEADER_BYTES, IndexSizes, decode_header
+from ternmq_store.index.index_format import (
+    ENTRY,
+    HEADER_BYTES,
+    SLOT_BYTES,
+    IndexSizes,
+    decode_header,
+    encode_slot,
+)
 from tests.support.files import MemoryFileSystem
+from tests.support.index_queries import query
 from tests.support.stores import HandClock
 
 ROOT = Path("/store")
@@ -172,11 +180,31 @@ def test_key_is_found_newest_first_across_files_and_within_its_times() -> None:
         put(index, record_at(number, wanted, 3))
     assert len(contents(files)) == 4
     ever = (0, 1 << 60)
-    assert index.query("T", "k", *ever, 64) == [number * 100 for number in range(12)]
-    assert index.query("T", "k", *ever, 2) == [1000, 1100]
-    assert index.query("T", "k", AT_MS + 4000, AT_MS + 6000, 64)[-3:] == [400, 500, 600]
-    assert index.query("T", "other", *ever, 64) == []
-    assert index.query("T", "k", AT_MS + 12_000, 1 << 60, 64) == []
+    assert query(index, "T", "k", *ever, 64) == [number * 100 for number in range(12)]
+    assert query(index, "T", "k", *ever, 2) == [1000, 1100]
+    assert query(index, "T", "k", AT_MS + 4000, AT_MS + 6000, 64)[-3:] == [400, 500, 600]
+    assert query(index, "T", "other", *ever, 64) == []
+    assert query(index, "T", "k", AT_MS + 12_000, 1 << 60, 64) == []
+    index.close()
+
+
+@pytest.mark.parametrize("slot", [-1, -7, -(1 << 31)])
+@pytest.mark.parametrize("batch", [1, 40])
+def test_negative_slot_ends_its_chain_and_begins_another(slot: int, batch: int) -> None:
+    files, sizes = MemoryFileSystem(), IndexSizes(10, 400)
+    index = open_index(files, sizes)
+    key, other = key_hash("T", "k"), key_hash("T", "other")
+    assert key % sizes.slots != other % sizes.slots
+    put(index, record_at(0, key), record_at(1, other))
+    (name,) = files.files(FOLDER)
+    at = HEADER_BYTES + SLOT_BYTES * (key % sizes.slots)
+    data = files.nodes[FOLDER / name].data
+    data[at : at + SLOT_BYTES] = np.frombuffer(encode_slot(slot), dtype=np.uint8)
+    assert query(index, "T", "k", 0, 1 << 60, 64) == []
+    assert query(index, "T", "other", 0, 1 << 60, 64) == [100]
+    numbers = range(2, 2 + batch)
+    put(index, *(record_at(number, key) for number in numbers))
+    assert query(index, "T", "k", 0, 1 << 60, 64) == [number * 100 for number in numbers]
     index.close()
 
 
@@ -194,7 +222,7 @@ def test_key_is_found_by_time_though_the_clock_was_set_back() -> None:
         (day_ms, day_ms, {200}),
         (day_ms + hour_ms, 1 << 60, {300}),
     ):
-        assert offsets <= set(index.query("T", "k", AT_MS + begin_ms, AT_MS + end_ms, 64))
+        assert offsets <= set(query(index, "T", "k", AT_MS + begin_ms, AT_MS + end_ms, 64))
     index.close()
 
 
@@ -265,7 +293,7 @@ def test_old_files_go_with_the_log_but_never_the_newest() -> None:
     assert index.delete_before(PhysicalOffset(300)) == []
     assert [path.name for path in index.delete_before(PhysicalOffset(400))] == names[:1]
     assert [path.name for path in index.delete_before(PhysicalOffset(1 << 40))] == names[1:2]
-    assert [one.next_number for one in index.summary()] == [7]
+    assert [info.header.next_number for info in index.infos() if info.has_entries] == [7]
     index.close()
 
 
@@ -341,7 +369,7 @@ def test_late_preallocated_file_is_replaced_in_place_and_removed() -> None:
     assert len(files.files(FOLDER)) == 2
     make_ahead(index)
     assert len(files.files(FOLDER)) == 1
-    assert [one.next_number for one in index.summary()] == [2]
+    assert [info.header.next_number for info in index.infos() if info.has_entries] == [2]
     index.close()
 
 

@@ -8,6 +8,7 @@ import pytest
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.index.index_format import IndexHeader, decode_header
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem
+from tests.support.index_queries import query
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, HandClock, append, checkpoint, open_store, settle
 
@@ -77,11 +78,11 @@ def test_index_after_power_loss_covers_exactly_the_log(
     end, index = again.max_physical, again._index  # pyright: ignore[reportPrivateUsage]
     assert index is not None
     assert index.indexed_to == end
-    found = index.query("A", "all", 0, 1 << 60, 64)
+    found = query(index, "A", "all", 0, 1 << 60, 64)
     assert len(found) == sum(again.queue_range("A", queue)[1] for queue in (0, 1))
     assert all(offset < end for offset in found)
     for number in range(len(found)):
-        assert index.query("A", f"k{number}", 0, 1 << 60, 64) == found[number : number + 1]
+        assert query(index, "A", f"k{number}", 0, 1 << 60, 64) == found[number : number + 1]
     again.close()
 
 
@@ -91,7 +92,7 @@ def test_index_built_anew_has_the_records_behind_damage() -> None:
     store = open_store(files)
     index = store._index  # pyright: ignore[reportPrivateUsage]
     assert index is not None
-    places = [index.query("A", f"k{number}", 0, 1 << 60, 1)[0] for number in range(20)]
+    places = [query(index, "A", f"k{number}", 0, 1 << 60, 1)[0] for number in range(20)]
     store.close()
     log = files.nodes[commit_log_folder(ROOT) / file_name(0)].data
     log[places[4] : places[6] + 50] = 0
@@ -100,5 +101,5 @@ def test_index_built_anew_has_the_records_behind_damage() -> None:
     again = open_store(files)
     index = again._index  # pyright: ignore[reportPrivateUsage]
     assert index is not None
-    assert index.query("A", "all", 0, 1 << 60, 64) == places[:4] + places[7:]
+    assert query(index, "A", "all", 0, 1 << 60, 64) == places[:4] + places[7:]
     again.close()

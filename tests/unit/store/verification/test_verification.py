@@ -268,15 +268,19 @@ def test_damaged_index_entry_is_mended_in_place(position: int, number: int) -> N
     assert (store.verification.units_mended, store.verification.records_damaged) == (0, 0)
 
 
-def test_damaged_slot_of_a_full_index_file_is_mended() -> None:
+@pytest.mark.parametrize(("position", "bits"), [(3, 3), (0, 0x80)])
+def test_damaged_slot_of_a_full_index_file_is_mended(position: int, bits: int) -> None:
     files = MemoryFileSystem()
     store = filled(files)
     data = files.nodes[index_files(files)[1]].data
     before = data.tobytes()
     for slot in range(SOME.index_slots):
-        data[40 + 4 * slot + 3] ^= 3
+        number = data[40 + 4 * slot : 44 + 4 * slot]
+        if bits < 0x80 or number.any():  # a negative number in an empty slot stands for none, too
+            number[position] ^= bits
     go_round(store)
     assert data.tobytes() == before
+    assert store.verification.entries_mended
 
 
 def test_damaged_entries_in_a_row_are_mended_and_keys_found_again() -> None:
