@@ -18,6 +18,7 @@ from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
 from tests.support.brokers import SMALL_STORE, Client, connected, offsets_of, stored
 from tests.support.examples import SEED, examples
+from tests.support.index_queries import query
 from tests.support.processes import TINY, ServiceProcess, running_broker
 from tests.support.store_process import Acknowledged, body_of, key_of
 
@@ -110,7 +111,7 @@ def check_index(data: Path, mode: FlushMode, expected: list[Acknowledged]) -> No
         assert index is not None
         some = random.Random(len(expected)).sample(expected, min(2000, len(expected)))
         for each in some:
-            places = index.query(each.topic, each.key, 0, 1 << 62, 64)
+            places = query(index, each.topic, each.key, 0, 1 << 62, 64)
             assert each.physical_offset in places, each
         for topic, queue_id in store.queues():
             least, end = store.queue_range(topic, queue_id)

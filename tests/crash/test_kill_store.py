@@ -11,6 +11,7 @@ from ternmq_runtime.clock import SystemClock
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
 from tests.support.examples import SEED, examples
+from tests.support.index_queries import query
 from tests.support.processes import kill
 from tests.support.store_process import (
     MODES,
@@ -68,7 +69,7 @@ def check(root: Path, mode: str, expected: list[Acknowledged]) -> None:
         assert index is not None
         some = random.Random(len(expected)).sample(expected, min(2000, len(expected)))
         for each in some:
-            places = index.query(each.topic, each.key, 0, 1 << 62, 64)
+            places = query(index, each.topic, each.key, 0, 1 << 62, 64)
             assert each.physical_offset in places, each
     finally:
         store.close()
