@@ -5,13 +5,13 @@ Nothing is deleted. The next start does the rest, as it would have.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from ternmq_model.errors import UsageError
+from ternmq_store.disk.file_content import set_length
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import aside_folder, commit_log_folder, file_name
 from ternmq_store.disk.mapped_file_queue import FoundFile
@@ -92,7 +92,7 @@ def _fitted(
             steps.append(LogFileChange(text, run))
         elif 0 < file.file_bytes < file_bytes:
             text = f"lengthen {file.path} from {file.file_bytes} to {file_bytes} bytes by zeros"
-            steps.append(LogFileChange(text, partial(_resize, files, file.path, file_bytes)))
+            steps.append(LogFileChange(text, partial(set_length, files, file.path, file_bytes)))
     return steps
 
 
@@ -112,12 +112,6 @@ def _filled(
     if len(paths) > GAP_FILES_MAX:
         raise UsageError(f"more than {GAP_FILES_MAX} files are missing: is one of another log?")
     return [
-        LogFileChange(f"go on without {path}", partial(_resize, files, path, 0)) for path in paths
+        LogFileChange(f"go on without {path}", partial(set_length, files, path, 0))
+        for path in paths
     ]
-
-
-def _resize(files: FileSystem, path: Path, length: int) -> None:
-    with closing(files.open(path, create=True)) as file:
-        file.resize(length)
-        file.sync()
-    files.sync_folder(path.parent)

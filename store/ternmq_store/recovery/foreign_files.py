@@ -3,12 +3,10 @@
 from contextlib import closing
 from itertools import count
 from pathlib import Path
-from typing import Final
 
-from ternmq_store.disk.filesystem import File, FileSystem
+from ternmq_store.disk.file_content import read_pieces, write_pieces
+from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import aside_folder
-
-_PIECE_BYTES: Final = 1 << 20
 
 
 def set_aside_file(files: FileSystem, root: Path, path: Path) -> Path:
@@ -34,10 +32,10 @@ def set_aside_surplus(files: FileSystem, root: Path, path: Path, length: int) ->
         OSError: The file may be as it was; then a copy may be there.
     """
     with closing(files.open(path)) as file:
-        to = None
-        if _has_content(file, length):
+        to, size = None, file.size()
+        if any(map(any, read_pieces(file, length, size))):
             to = _place(files, root, f"{path.name}.beyond")
-            _copy(files, file, length, to)
+            write_pieces(files, to, read_pieces(file, length, size))
         file.resize(length)
         file.sync()
     return to
@@ -49,27 +47,3 @@ def _place(files: FileSystem, root: Path, name: str) -> Path:
     files.make_folder(folder)
     names = (name if number == 1 else f"{name}.{number}" for number in count(1))
     return next(folder / each for each in names if not files.exists(folder / each))
-
-
-def _has_content(file: File, position: int) -> bool:
-    size = file.size()
-    pieces = range(position, size, _PIECE_BYTES)
-    return any(any(file.read(at, min(_PIECE_BYTES, size - at))) for at in pieces)
-
-
-def _copy(files: FileSystem, file: File, start: int, to: Path) -> None:
-    size = file.size()
-    draft = to.with_name(f"{to.name}.tmp")
-    copy = files.open(draft, create=True)
-    try:
-        copy.resize(0)
-        for at in range(start, size, _PIECE_BYTES):
-            copy.write(at - start, file.read(at, min(_PIECE_BYTES, size - at)))
-        copy.sync()
-    except OSError:
-        files.remove(draft)
-        raise
-    finally:
-        copy.close()
-    files.rename(draft, to)
-    files.sync_folder(to.parent)

@@ -6,13 +6,13 @@ refused only where nothing tells which files are the log's, or how long they are
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.disk.file_content import set_length
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.disk.mapped_file_queue import FoundFile, find_files
@@ -452,10 +452,11 @@ def carry_out(
         files.remove(found.path)
         findings.add(RecoveryAction.REMOVED, found.path, found.base, 0, "the file was empty")
     for short in plan.short:
-        _lengthen(files, short.path, plan.file_bytes)
+        set_length(files, short.path, plan.file_bytes)
     by_start = {short.base + short.file_bytes: short.path for short in plan.short}
-    for start, end, reason in ((s.start, s.end, s.reason) for s in plan.damage(flushed)):
-        findings.add(RecoveryAction.QUARANTINED, by_start[start], start, end - start, reason)
+    for lost in plan.damage(flushed):
+        path, length = by_start[lost.start], lost.end - lost.start
+        findings.add(RecoveryAction.QUARANTINED, path, lost.start, length, lost.reason)
     last = plan.row[-1] if plan.row else None
     if last is not None and last.file_bytes < plan.file_bytes:
         at, missing = last.base + last.file_bytes, plan.file_bytes - last.file_bytes
@@ -464,14 +465,5 @@ def carry_out(
 
 
 def _aside(root: Path, path: Path, at: int, length: int, reason: str, to: Path) -> RecoveryFinding:
-    told = f"{reason}; kept as {to}, which `ternmq store repair {root} --leftovers` removes"
-    return RecoveryFinding(RecoveryAction.SET_ASIDE, path, at, length, told)
-
-
-def _lengthen(files: FileSystem, path: Path, length: int) -> None:
-    is_new = not files.exists(path)
-    with closing(files.open(path, create=True)) as file:
-        file.resize(length)
-        file.sync()
-    if is_new:
-        files.sync_folder(path.parent)
+    text = f"{reason}; kept as {to}, which `ternmq store repair {root} --leftovers` removes"
+    return RecoveryFinding(RecoveryAction.SET_ASIDE, path, at, length, text)

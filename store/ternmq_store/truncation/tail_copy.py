@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.scanner import Verify
+from ternmq_store.disk.file_content import read_pieces, write_pieces
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import cut_folder, cut_name, cut_range
 from ternmq_store.disk.mapped_file_queue import FoundFile
@@ -22,8 +23,6 @@ KEPT_BYTES_MAX: Final = 256 << 20
 
 KEPT_FILES_MAX: Final = 8
 """Most copies that are retained; of more, the one of the lowest offset goes."""
-
-_PIECE_BYTES: Final = 1 << 20
 
 
 class LogTail(NamedTuple):
@@ -106,7 +105,7 @@ def copy_tail(
             return None
         files.make_folder(folder)
         _make_place(files, folder)
-        _write(files, path, _pieces(files, found, start, end))
+        write_pieces(files, path, _pieces(files, found, start, end))
     except OSError as error:
         if not is_full(error):
             raise
@@ -124,24 +123,6 @@ def _make_place(files: FileSystem, folder: Path) -> None:
         files.remove(folder / name)
 
 
-def _write(files: FileSystem, path: Path, pieces: Generator[bytes]) -> None:
-    draft = path.with_suffix(".tmp")
-    file = files.open(draft, create=True)
-    try:
-        position = 0
-        for piece in pieces:
-            file.write(position, piece)
-            position += len(piece)
-        file.sync()
-    except OSError:
-        files.remove(draft)
-        raise
-    finally:
-        file.close()
-    files.rename(draft, path)
-    files.sync_folder(path.parent)
-
-
 def _pieces(
     files: FileSystem, found: Sequence[FoundFile], start: int, end: int
 ) -> Generator[bytes]:
@@ -150,5 +131,4 @@ def _pieces(
         if max(one.base, start) >= stop:
             continue
         with closing(files.open(one.path, read_only=True)) as file:
-            for at in range(max(one.base, start), stop, _PIECE_BYTES):
-                yield file.read(at - one.base, min(_PIECE_BYTES, stop - at))
+            yield from read_pieces(file, max(one.base, start) - one.base, stop - one.base)
