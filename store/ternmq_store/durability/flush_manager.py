@@ -180,11 +180,9 @@ class FlushManager:
         _, task = self._checkpoint_task()
         task.run()
         self._session.end(
-            start=self._log.start,
-            end=self._log.end,
-            dispatched=self._dispatcher.offset,
-            log_file_bytes=self._log.files.file_bytes if self._log.files.files else 0,
-            queues=self._queues,
+            self._log,
+            self._queues,
+            self._dispatcher.offset,
             index=self._index.notes() if self._index is not None else (),
         )
         keep_reserve(self._files, self._root)

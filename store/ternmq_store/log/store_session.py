@@ -28,6 +28,7 @@ from ternmq_store.log.checksum_ranges import (
     opened,
 )
 from ternmq_store.log.clock_moves import ClockDoubt, TimerMove, doubted, stepped, within
+from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.flush import write_checkpoint
 from ternmq_store.log.log_notes import (
     AbortFile,
@@ -188,47 +189,45 @@ class StoreSession:
 
     def settle(
         self,
-        *,
-        start: PhysicalOffset,
-        end: PhysicalOffset,
-        dispatched: PhysicalOffset,
-        log_file_bytes: int,
+        log: CommitLog,
         queues: Iterable[ConsumeQueue],
+        dispatched: PhysicalOffset,
+        *,
         is_checksummed: bool | None,
     ) -> None:
-        """Note how the log is after opening.
+        """Save the notes of an opened log, all of which is on the disk.
 
         Args:
-            start: Start of the log.
-            end: End of the log, all of which is on the disk.
-            dispatched: Up to where `queues` tell of it.
-            log_file_bytes: Length of its files, the first of which may still be to come.
-            queues: All there are, on the disk or not.
+            log: The log; its first file may still be to come.
+            queues: All queues, on the disk or not.
+            dispatched: Log offset up to which `queues` contain units.
             is_checksummed: True if records written from now on have their checksum; None = each
-                call of `go_on` tells.
+                call of `go_on` decides.
 
         Raises:
-            OSError: It is not noted.
+            OSError: Nothing is noted.
         """
+        notes = self._notes_of_log(log, queues, dispatched)
+        if is_checksummed is not None:
+            self.ranges = (opened if is_checksummed else closed)(self.ranges, log.end)
+        self._save(replace(notes, checksummed=self.ranges, cut_to=None))
+
+    def _notes_of_log(
+        self, log: CommitLog, queues: Iterable[ConsumeQueue], dispatched: PhysicalOffset
+    ) -> LogNotes:
+        start, end = log.start, log.end
         self.quarantine.keep_between(start, end)
         self.ranges = kept(self.ranges, start, end)
         self.clock = within(self.clock, start, end)
-        if is_checksummed is not None:
-            change = opened if is_checksummed else closed
-            self.ranges = change(self.ranges, end)
-        self._save(
-            replace(
-                self.notes,
-                flushed=end,
-                log_start=start,
-                log_file_bytes=log_file_bytes,
-                checksummed=self.ranges,
-                quarantined=self.quarantine.ranges,
-                queues=_notes_of(queues),
-                queues_at=dispatched,
-                cut_to=None,
-                clock=self.clock,
-            )
+        return replace(
+            self.notes,
+            flushed=end,
+            log_start=start,
+            log_file_bytes=log.files.file_bytes,
+            quarantined=self.quarantine.ranges,
+            queues=_notes_of(queues),
+            queues_at=dispatched,
+            clock=self.clock,
         )
 
     @property
@@ -304,34 +303,25 @@ class StoreSession:
 
     def end(
         self,
-        *,
-        start: PhysicalOffset,
-        end: PhysicalOffset,
-        dispatched: PhysicalOffset,
-        log_file_bytes: int,
+        log: CommitLog,
         queues: Iterable[ConsumeQueue],
+        dispatched: PhysicalOffset,
+        *,
         index: Sequence[str],
     ) -> None:
-        """Note a clean stop: everything is on the disk, and only `abort` is left to remove.
+        """Save the notes of a clean stop: all is on the disk, and only `abort` is left to remove.
 
         Raises:
-            OSError: It is not noted: the stop is no clean one.
+            OSError: Nothing is noted: the stop is no clean one.
         """
-        self.quarantine.keep_between(start, end)
-        self.clock = within(self.clock, start, end)
+        notes = self._notes_of_log(log, queues, dispatched)
         self._save(
             replace(
-                self.notes,
+                notes,
                 is_open=False,
-                flushed=end,
-                log_start=start,
-                log_file_bytes=log_file_bytes,
-                checksummed=closed(kept(self.ranges, start, end), end),
-                quarantined=self.quarantine.ranges,
-                queues=_notes_of(queues),
-                queues_at=dispatched,
+                log_file_bytes=log.files.file_bytes if log.files.files else 0,
+                checksummed=closed(self.ranges, log.end),
                 index=tuple(index),
-                clock=self.clock,
             )
         )
 

@@ -139,11 +139,9 @@ class _Opening:
         newest_at_ms = self._dispatcher.stored_at_ms
         self._dispatcher.offset, self._dispatcher.stored_at_ms = scan.dispatched
         session.settle(
-            start=log.start,
-            end=log.end,
-            dispatched=self._dispatcher.offset,
-            log_file_bytes=log.files.file_bytes,
-            queues=queues,
+            log,
+            queues,
+            self._dispatcher.offset,
             is_checksummed=config.record_checksum if self._serve_to is None else None,
         )
         settle_deletions(self._files, self._root, log, self._dispatcher)
