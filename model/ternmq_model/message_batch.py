@@ -9,6 +9,7 @@ from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.queue import MessageQueue
+from ternmq_model.record.checksum import CRC31_MASK
 from ternmq_model.record.format import (
     FLAG_HOSTS_MASK,
     MAGIC_V1,
@@ -85,7 +86,7 @@ def _check_bodies(
     data: bytes, begins: list[int], ends: list[int], expected: list[int], starts: Ints
 ) -> None:
     view, crc32 = memoryview(data), zlib.crc32
-    found = [crc32(view[begin:end]) & 0x7FFFFFFF for begin, end in zip(begins, ends, strict=True)]
+    found = [crc32(view[begin:end]) & CRC31_MASK for begin, end in zip(begins, ends, strict=True)]
     if found != expected:
         for at, crc, wanted, begin, end in zip(
             starts.tolist(), found, expected, begins, ends, strict=True

@@ -5,7 +5,6 @@ properties that its producer gave to every one of its batch. `read_half` and `me
 same for every half message, plain or not.
 """
 
-import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -29,7 +28,7 @@ from ternmq_model.properties import (
     decode_properties,
 )
 from ternmq_model.record.batch import RecordBatch
-from ternmq_model.record.checksum import RESERVED_CHECKSUM, strip_checksum
+from ternmq_model.record.checksum import RESERVED_CHECKSUM, crc31, strip_checksum
 from ternmq_model.record.fields import queues_of, tag_codes_of
 from ternmq_model.record.format import (
     FLAG_COMMIT,
@@ -206,7 +205,7 @@ def plain_commit(data: bytes, identity: TransactionIdentity) -> PlainCommit | No
         or reconsumed
         or body_bytes < 0
         or (encoded := _encoded_properties(data, body_end, len(data))) is None
-        or zlib.crc32(memoryview(data)[_HEAD.size : body_end]) & 0x7FFFFFFF != crc
+        or crc31(memoryview(data)[_HEAD.size : body_end]) != crc
     ):
         return None
     properties = strip_checksum(encoded)

@@ -12,7 +12,7 @@ from ternmq_console.cli.admin_query import time_text
 from ternmq_model.message_id import offset_message_id
 from ternmq_model.printable_text import printable, printable_json
 from ternmq_model.properties import KEYS, TAGS, decode_properties
-from ternmq_model.record.format import body_crc
+from ternmq_model.record.checksum import crc31
 from ternmq_store.inspection.index_inspection import FoundEntries
 from ternmq_store.inspection.log_inspection import FoundRecord
 from ternmq_store.inspection.queue_inspection import QueueFiles
@@ -48,7 +48,7 @@ def record_row(found: FoundRecord) -> Row:
         "sysFlag": header.sys_flag,
         "bodyCrc": header.body_crc,
         "bodyLength": header.body_bytes,
-        "bodyCrcOfStored": body_crc(body),
+        "bodyCrcOfStored": crc31(body),
         "bornTimestamp": header.born_at_ms,
         "storeTimestamp": header.stored_at_ms,
         "reconsumeTimes": header.reconsume_times,

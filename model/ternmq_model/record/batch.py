@@ -6,7 +6,6 @@ short loop for the checksums and tags; a few short records are sooner read one b
 """
 
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -28,12 +27,13 @@ from ternmq_model.properties import (
 from ternmq_model.record.checksum import (
     CHECKSUM_BYTES,
     RESERVED_CHECKSUM,
+    crc31,
+    crc31_of_ranges,
     rows_with_reserved_checksum,
     strip_checksum,
 )
 from ternmq_model.record.fields import (
     QueueRows,
-    body_crcs,
     cut_out,
     find_topics,
     queues_of,
@@ -326,7 +326,7 @@ def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np
     if (
         len(names) < len(found.names)
         or (not marks <= _OF_HALVES and any(map(_property_reason, parts)))
-        or not (headers["body_crc"] == body_crcs(records, bodies, topics - 1)).all()
+        or not (headers["body_crc"] == crc31_of_ranges(records, bodies, topics - 1)).all()
     ):
         return _check_each(records, starts, ends, np.ones(len(sizes), dtype=bool), form)
     queues = queues_of(names, found.of_rows, headers["queue_id"].astype(np.int64))
@@ -450,7 +450,7 @@ def _reason_of(decoded: Record, length: int, form: _Form) -> str:
         return f"body has {header.body_bytes} bytes, at most {BODY_BYTES_MAX} fit"
     if header.sys_flag & ~FLAG_COMPRESSION_MASK != form.flags:
         return f"sys flag {header.sys_flag:#x} has bits that a producer may not set"
-    if header.body_crc != zlib.crc32(decoded.body) & 0x7FFFFFFF:
+    if header.body_crc != crc31(decoded.body):
         return "the body's checksum differs"
     if header.queue_id < 0 or header.reconsume_times or header.prepared_offset:
         return "queue id, reconsume times or prepared offset is not what a producer may set"

@@ -22,6 +22,9 @@ CHECKSUM_BYTES: Final = 20
 RESERVED_CHECKSUM: Final = b"__CRC32#\x010000000000\x02"
 """The property in place of the checksum of a record that has none yet."""
 
+CRC31_MASK: Final = 0x7FFFFFFF
+"""Bits of a CRC-32 that a record keeps."""
+
 _DIGITS: Final = 10
 _DIGITS_BEFORE_END: Final = _DIGITS + 1
 _NAME: Final = RESERVED_CHECKSUM[:9]
@@ -31,6 +34,18 @@ _ZERO: Final = ord("0")
 assert len(RESERVED_CHECKSUM) == CHECKSUM_BYTES
 
 
+def crc31(data: bytes | memoryview) -> int:
+    """Return the CRC-32 of `data` without its top bit: all checksums of RocketMQ's records."""
+    return zlib.crc32(data) & CRC31_MASK
+
+
+def crc31_of_ranges(data: bytes | memoryview | Bytes, starts: Ints, ends: Ints) -> Ints:
+    """Return `crc31` of the bytes of `data` from each of `starts` to its end."""
+    view, crc32 = np.frombuffer(data, dtype=np.uint8).data, zlib.crc32
+    pairs = zip(starts.tolist(), ends.tolist(), strict=True)
+    return np.array([crc32(view[start:end]) for start, end in pairs], dtype=np.int64) & CRC31_MASK
+
+
 def checksum_digits(value: int) -> bytes:
     """Return `value` as a record keeps it: 10 digits, the least significant first."""
     return (b"%010d" % value)[::-1]
@@ -38,7 +53,7 @@ def checksum_digits(value: int) -> bytes:
 
 def checksum_of(record: bytes | memoryview) -> int:
     """Return the checksum that `record`, whole, must carry."""
-    return zlib.crc32(memoryview(record)[:-CHECKSUM_BYTES]) & 0x7FFFFFFF
+    return crc31(memoryview(record)[:-CHECKSUM_BYTES])
 
 
 def has_checksum(properties: bytes) -> bool:
@@ -102,8 +117,7 @@ def put_checksums(data: Bytes, starts: Ints, sizes: Ints) -> None:
         data[end - _DIGITS_BEFORE_END : end - 1] = np.frombuffer(digits, dtype=np.uint8)
         return
     ends = starts + sizes
-    digits_of = _digit_rows(_checksums(data, starts, ends)).view(f"S{_DIGITS}").reshape(-1)
-    _window(data, _DIGITS)[ends - _DIGITS_BEFORE_END] = digits_of
+    _window(data, _DIGITS)[ends - _DIGITS_BEFORE_END] = _digits(data, starts, ends)
 
 
 def match_checksums(
@@ -125,24 +139,16 @@ def match_checksums(
         & (view[ends - 1] == _PAIR_END)
         & ((left == 0) | (view[ends - CHECKSUM_BYTES - 1] == _PAIR_END))
     )
-    digits_of = _digit_rows(_checksums(data, starts, ends)).view(f"S{_DIGITS}").reshape(-1)
-    is_right: NDArray[np.bool_] = _window(data, _DIGITS)[ends - _DIGITS_BEFORE_END] == digits_of
+    digits = _window(data, _DIGITS)[ends - _DIGITS_BEFORE_END]
+    is_right: NDArray[np.bool_] = digits == _digits(data, starts, ends)
     return is_there & is_right
 
 
-def _checksums(data: bytes | memoryview | Bytes, starts: Ints, ends: Ints) -> Ints:
-    view, crc32 = np.frombuffer(data, dtype=np.uint8).data, zlib.crc32
-    begins = starts.tolist()
-    found = [
-        crc32(view[begin:end])
-        for begin, end in zip(begins, (ends - CHECKSUM_BYTES).tolist(), strict=True)
-    ]
-    return np.array(found, dtype=np.int64) & 0x7FFFFFFF
-
-
-def _digit_rows(values: Ints) -> Bytes:
+def _digits(data: bytes | memoryview | Bytes, starts: Ints, ends: Ints) -> NDArray[np.bytes_]:
+    crcs = crc31_of_ranges(data, starts, ends - CHECKSUM_BYTES).astype(np.uint32)
     # A checksum has 31 bits, and 64 take twice as long to divide.
-    return (values.astype(np.uint32)[:, None] // _POWERS % 10 + _ZERO).astype(np.uint8)
+    rows = (crcs[:, None] // _POWERS % 10 + _ZERO).astype(np.uint8)
+    return rows.view(f"S{_DIGITS}").reshape(-1)
 
 
 def _window(data: bytes | memoryview | Bytes, length: int) -> NDArray[np.bytes_]:

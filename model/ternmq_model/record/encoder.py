@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ternmq_model.errors import IllegalMessage
+from ternmq_model.record.checksum import CRC31_MASK
 from ternmq_model.record.format import (
     MAGIC_V1,
     PROPERTIES_BYTES_MAX,
@@ -78,7 +79,7 @@ class RecordEncoder:
         head = self._layout.pack(
             total,
             MAGIC_V1,
-            zlib.crc32(body) & 0x7FFFFFFF,
+            zlib.crc32(body) & CRC31_MASK,  # `crc31` without its call, for every message
             queue_id,
             flag,
             0,
@@ -138,7 +139,7 @@ class RecordEncoder:
         headers["total_bytes"] = body_bytes + whole_bytes + (self._fixed_bytes + len(topic))
         headers["magic"] = MAGIC_V1
         headers["body_crc"] = (
-            np.fromiter(map(crc32, bodies), dtype=np.int64, count=count) & 0x7FFFFFFF
+            np.fromiter(map(crc32, bodies), dtype=np.int64, count=count) & CRC31_MASK
         )
         headers["queue_id"] = queue_ids
         headers["flag"] = flags

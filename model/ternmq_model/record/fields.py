@@ -5,7 +5,6 @@ Everything that a consume queue or an index keeps of a record is taken here, so 
 them agree.
 """
 
-import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -42,16 +41,6 @@ class BatchTopics(NamedTuple):
 def cut_out(records: bytes, begins: Ints, ends: Ints) -> list[bytes]:
     """Return the bytes from each of `begins` to its end."""
     return [records[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
-
-
-def body_crcs(records: bytes, bodies: Ints, ends: Ints) -> Ints:
-    """Return what each record should keep of its body."""
-    view = memoryview(records)
-    crc32 = zlib.crc32
-    crcs = [
-        crc32(view[begin:end]) for begin, end in zip(bodies.tolist(), ends.tolist(), strict=True)
-    ]
-    return np.array(crcs, dtype=np.int64) & 0x7FFFFFFF
 
 
 def tag_codes_of(properties: Sequence[bytes]) -> Ints:

@@ -17,12 +17,12 @@ Source: RocketMQ `MessageExtEncoder`, `MessageDecoder`, `CommitLog`.
 """
 
 import struct
-import zlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.record.checksum import crc31
 
 MAGIC_V1: Final = 0xDAA320A7 - (1 << 32)
 MAGIC_V2: Final = 0xDAA320AB - (1 << 32)
@@ -170,11 +170,6 @@ pack_length: Final = _SHORT.pack
 """Return the bytes of the length of properties."""
 
 
-def body_crc(body: bytes | memoryview) -> int:
-    """Return the checksum a record keeps of its body: CRC-32 without its top bit; 0 if empty."""
-    return zlib.crc32(body) & 0x7FFFFFFF
-
-
 def header_struct(sys_flag: int) -> struct.Struct:
     """Return the layout of the fixed part for the hosts that `sys_flag` announces."""
     return _HEADERS[(sys_flag >> HOSTS_SHIFT) & 3]
@@ -219,7 +214,7 @@ def encode_record(
     head = layout.pack(
         total,
         MAGIC_V1,
-        zlib.crc32(body) & 0x7FFFFFFF,
+        crc31(body),
         queue_id,
         flag,
         queue_offset,
@@ -425,7 +420,7 @@ def decode_record(
     if properties_bytes < 0 or properties_at + properties_bytes != end:
         raise CorruptRecord(where, "sizes do not add up")
     body = bytes(buffer[body_at : body_at + header.body_bytes])
-    if check_crc and body and zlib.crc32(body) & 0x7FFFFFFF != header.body_crc:
+    if check_crc and body and crc31(body) != header.body_crc:
         raise CorruptRecord(where, "the body's checksum differs")
     return Record(
         header,

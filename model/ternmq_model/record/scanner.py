@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch
-from ternmq_model.record.checksum import match_checksums, verify_checksum
+from ternmq_model.record.checksum import crc31_of_ranges, match_checksums, verify_checksum
 from ternmq_model.record.fields import (
     BatchTopics,
     QueueRows,
-    body_crcs,
     cut_out,
     find_topics,
     queues_of,
@@ -212,7 +211,7 @@ def _suspects(
     data: bytes, layout: RecordLayout, parts: list[bytes], topics: BatchTopics, room: int
 ) -> NDArray[np.bool_]:
     """Tell which records a look at each by itself may find bad."""
-    crcs = body_crcs(data, layout.bodies, layout.body_ends)
+    crcs = crc31_of_ranges(data, layout.bodies, layout.body_ends)
     suspects: NDArray[np.bool_] = (crcs != layout.headers["body_crc"]) & (
         layout.body_ends > layout.bodies
     )

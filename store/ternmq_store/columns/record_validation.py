@@ -1,6 +1,5 @@
 """Validation of records anywhere in a buffer, and decompression of their bodies."""
 
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
@@ -12,7 +11,7 @@ from ternmq_model.arrays import Ints
 from ternmq_model.compression import decompress
 from ternmq_model.errors import CorruptBody, CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.checksum import match_checksums
+from ternmq_model.record.checksum import crc31_of_ranges, match_checksums
 from ternmq_model.record.format import (
     FLAG_COMPRESSED,
     MAGIC_V1,
@@ -218,10 +217,8 @@ def _place(row: int, starts: Ints, places: Ints | None) -> PhysicalOffset:
 
 def _have_right_bodies(view: bytes | memoryview, layout: RecordLayout) -> NDArray[np.bool_]:
     """Return for each record whether its body has the checksum in its header."""
-    whole, crc32 = memoryview(view), zlib.crc32
-    pairs = zip(layout.bodies.tolist(), layout.body_ends.tolist(), strict=True)
-    crcs = np.array([crc32(whole[begin:end]) for begin, end in pairs], dtype=np.int64)
-    good: NDArray[np.bool_] = (crcs & 0x7FFFFFFF) == layout.headers["body_crc"]
+    crcs = crc31_of_ranges(view, layout.bodies, layout.body_ends)
+    good: NDArray[np.bool_] = crcs == layout.headers["body_crc"]
     good |= layout.bodies == layout.body_ends
     return good
 

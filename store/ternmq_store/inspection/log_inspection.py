@@ -15,12 +15,11 @@ from typing import Final
 
 from ternmq_model.errors import CorruptRecord, StoreNotFound
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.checksum import has_checksum, verify_checksum
+from ternmq_model.record.checksum import crc31, has_checksum, verify_checksum
 from ternmq_model.record.format import (
     BLANK_BYTES,
     MAGIC_BLANK,
     Record,
-    body_crc,
     decode_record,
     read_start,
 )
@@ -165,7 +164,7 @@ def _read_piece(window: LogWindow, file: FoundFile, position: int) -> FoundRecor
 
 
 def _problem(record: Record, left: int) -> str:
-    if record.body and body_crc(record.body) != record.header.body_crc:
+    if record.body and crc31(record.body) != record.header.body_crc:
         return "the body's checksum differs"
     return find_fault(record, left)
 
