@@ -1,1 +1,1 @@
-"""Listener calls: the dispatch of messages in hand to workers, and the services that end it."""
+"""Listener calls: dispatch of messages to workers, and services that process the outcome."""

@@ -1,4 +1,4 @@
-"""Outcome of messages that are handled side by side.
+"""Outcome of concurrent listener calls.
 
 Source: RocketMQ `ConsumeMessageConcurrentlyService`, `ProcessQueue.cleanExpiredMsg`.
 """
@@ -18,26 +18,26 @@ from ternmq_model.stored_message import StoredMessage
 logger = logging.getLogger(__name__)
 
 TIMED_OUT_LEVEL: Final = 3
-"""Messages whose listener call takes too long come again after 10 s."""
+"""Delay level of messages with a timed-out listener call: 10 s."""
 
 
 class ConcurrentConsumeService:
-    """Sends back what failed; without anybody to take it back, counts it.
+    """Service that sends failed messages back, or counts them in a broadcasting consumer.
 
-    A hand-out lasts until its broker has confirmed what was sent back, so the group's offset waits
-    for that. What could not be sent back is handed to the listener again, here, with one attempt
-    more. A listener call that lasts for too long is given up: its messages are sent back, and what
-    it says later is of no interest.
+    A hand-out ends when its broker has confirmed the messages sent back, so the group's offset
+    waits for the confirmation. The listener gets messages again that could not be sent back, with
+    one more attempt. Messages of a timed-out listener call are sent back, and the later result of
+    the call is ignored.
 
-    Owned by one consumer; used by its event loop.
+    Owned by one consumer and used on its event loop.
 
     Args:
-        dispatcher: Told what is finished.
-        counters: Told what failed.
-        clock: Tells how long calls take.
-        send_backs: Takes failed messages back; None = they are logged, counted and finished.
-        retry_s: When to hand over again what could not be sent back.
-        timeout_s: How long a listener call may take.
+        dispatcher: Dispatcher of the hand-outs.
+        counters: Counters of the consumer.
+        clock: Clock for the duration of calls.
+        send_backs: Outbox of failed messages; None = they are logged, counted and finished.
+        retry_s: Pause before the listener gets messages again that could not be sent back, s.
+        timeout_s: Timeout of a listener call, s.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ConcurrentConsumeService:
         self._running[request] = None
 
     def take(self, request: ConsumeRequest) -> None:
-        """End `request`, which the worker is done with. See `ConsumeService`."""
+        """End `request` after its listener call. See `ConsumeService`."""
         if request.is_over:
             logger.warning(
                 "listener call ended after it was given up queue=%s", request.assigned.queue
@@ -81,10 +81,10 @@ class ConcurrentConsumeService:
         self._give_back(request, request.failed, request.levels)
 
     async def check_timeouts(self) -> bool:
-        """Give up listener calls that exceed the timeout. The step of a job.
+        """Give up listener calls that exceed the timeout. Step of a job.
 
-        The time of a call starts at the first check that sees its message at the listener, so
-        frequent checks make it exact.
+        The time of a call counts from the first check during the call, so it is exact to the
+        interval between checks.
         """
         now_ms = self._clock.monotonic_ms()
         for request in list(self._running):
@@ -98,7 +98,7 @@ class ConcurrentConsumeService:
         return False
 
     def _give_up(self, request: ConsumeRequest) -> None:
-        # In this order: the worker writes the index first and asks then.
+        # This order matters: the worker writes the index before it checks `is_over`.
         request.is_over = True
         index, failed, levels = request.index, list(request.failed), list(request.levels)
         del self._running[request]

@@ -1,4 +1,4 @@
-"""Dispatch of the messages in hand to the workers that call the listener."""
+"""Dispatch of waiting messages to the workers that call the listener."""
 
 import asyncio
 import logging
@@ -17,27 +17,27 @@ from ternmq_runtime.logs import RepeatLimit
 logger = logging.getLogger(__name__)
 
 PIECE_MESSAGES_MAX: Final = 64
-"""Most messages that one worker takes at once to hand them over one by one: enough to pay for the
-way to a thread and back."""
+"""Most messages of one hand-out whose messages are handled one by one: enough to pay for the change
+to a thread and back."""
 
 _LOCK_LOOK_S: Final = 0.2
-"""Interval between looks whether the lock of a queue is confirmed again."""
+"""Interval between checks for the confirmation of a queue's lock, s."""
 
 
 class ConsumeDispatcher:
-    """Hands out the messages of all owned queues, queue by queue in turn.
+    """Dispatcher of the messages of all owned queues, queue by queue in turn.
 
-    A queue with a lease is handed out only while that holds.
+    Messages of a locked queue are handed out only while its lease holds.
 
-    Owned by one push consumer; used by its event loop alone.
+    Owned by one push consumer and used only on its event loop.
 
     Args:
-        counters: Told what is finished.
-        listener: What the log calls the listener.
+        counters: Counters of the consumer.
+        listener: Name of the listener in the log.
         take_max: Most messages of one hand-out.
-        share_among: Do not take more than this part of what waits in a queue, so that as many
-            workers can share it. 1 = all of it.
-        in_order: Have at most one hand-out of a queue at a time.
+        share_among: Number of workers that share the waiting messages of a queue: a hand-out takes
+            at most this fraction of them. 1 = all.
+        in_order: True = at most one hand-out of a queue at a time.
     """
 
     def __init__(
@@ -59,20 +59,17 @@ class ConsumeDispatcher:
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._failures = RepeatLimit(repeats_max=1)
         self.called: dict[ConsumeRequest, float] = {}
-        """Requests of listener calls that have not returned, with the loop's time of each call."""
+        """Requests of running listener calls, with the loop's time at their begin."""
 
     def offer(self, assigned: AssignedQueue) -> None:
-        """Record that messages of `assigned` wait, or may be handed out now."""
+        """List `assigned` for hand-outs, if messages are waiting and may be handed out."""
         if not assigned.is_listed and assigned.in_hand.waiting:
             assigned.is_listed = True
             self._ready.append(assigned)
             self._wake_one()
 
     async def next(self) -> ConsumeRequest:
-        """Return the next hand-out, waiting for one.
-
-        Cancelling is safe: nothing was handed out.
-        """
+        """Wait for the next hand-out. Cancelling is safe: nothing is handed out."""
         while (request := self._take()) is None:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
@@ -89,9 +86,9 @@ class ConsumeDispatcher:
         return request
 
     def finish(self, request: ConsumeRequest, unfinished: Sequence[StoredMessage] = ()) -> None:
-        """End a hand-out: all is finished but `unfinished`, which nobody works on any more.
+        """End a hand-out: all its messages are finished, except those in `unfinished`.
 
-        What is unfinished of a queue that is still owned the caller gives to `again`.
+        For a queue that is still owned, the caller passes the unfinished messages to `again`.
         """
         self._counters.finished(
             *request.assigned.finish(request.in_hand, request.handout, unfinished)
@@ -100,13 +97,13 @@ class ConsumeDispatcher:
             self.offer(request.assigned)
 
     def settle(self, request: ConsumeRequest, unfinished: Sequence[StoredMessage]) -> None:
-        """Record that a part of a hand-out is finished while the rest of it goes on."""
+        """Finish a part of a hand-out while its other messages go on."""
         self._counters.finished(
             *request.assigned.settle(request.in_hand, request.handout, unfinished)
         )
 
     def again(self, request: ConsumeRequest, after_s: float) -> None:
-        """Hand out once more, after a pause, what a hand-out that has ended left unfinished."""
+        """Hand out the unfinished messages of an ended hand-out again, after a pause."""
         request.handout.attempts += 1
         self._plan(ConsumeRequest(request.assigned, request.in_hand, request.handout), after_s)
 
@@ -121,7 +118,7 @@ class ConsumeDispatcher:
     def report(
         self, request: ConsumeRequest, failed: Sequence[StoredMessage], error: Exception
     ) -> None:
-        """Log that the listener failed: one kind of error once in ten seconds, the rest counted."""
+        """Log a failure of the listener; equal errors once in ten seconds, with their number."""
         kind = type(error).__name__
         for _, earlier, count in self._failures.end_window(asyncio.get_running_loop().time()):
             logger.warning("listener failed again error=%s times=%s", earlier, count)
@@ -135,7 +132,7 @@ class ConsumeDispatcher:
             )
 
     def report_outliving(self) -> None:
-        """Log the calls that have not returned while their consumer is closed."""
+        """Log the calls that still run while their consumer is closed."""
         if not self.called:
             return
         request, began_s = min(self.called.items(), key=lambda item: item[1])
@@ -151,7 +148,7 @@ class ConsumeDispatcher:
         )
 
     def report_uncancelled(self) -> None:
-        """Log the calls that have not returned although they were cancelled."""
+        """Log the calls that still run after their cancellation."""
         logger.warning(
             "listener goes on after it was cancelled listener=%s calls=%s: the event loop cannot "
             "end before it does",
@@ -178,7 +175,7 @@ class ConsumeDispatcher:
             assigned = self._ready.popleft()
             assigned.is_listed = False
             in_hand = assigned.in_hand
-            # In order: `finish` offers the queue again once nothing of it is handed out.
+            # For an orderly queue, `finish` lists the queue again.
             is_held = self._in_order and in_hand.count > in_hand.waiting
             if in_hand.dropped or is_held:
                 continue
@@ -205,7 +202,7 @@ class ConsumeDispatcher:
 async def work_on(
     dispatcher: ConsumeDispatcher, call: CallListener, service: ConsumeService
 ) -> None:
-    """Hand messages to a listener until cancelled: one worker of a consumer."""
+    """Run one worker of a consumer: pass messages to the listener until cancelled."""
     task = asyncio.current_task()
     assert task is not None, "runs in a task"
     while not task.cancelling():  # a listener may catch the cancellation
@@ -217,5 +214,5 @@ async def work_on(
         finally:
             del dispatcher.called[request]
         service.take(request)
-        # A listener that never waits must not keep the loop from reading on.
+        # The loop must go on reading beside a listener that never waits.
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The messages of one hand-out on their way through a listener, and their outcome so far.
+"""Request of a listener call: messages of one hand-out, and their outcome.
 
 Source: RocketMQ `ConsumeMessageConcurrentlyService.ConsumeRequest`.
 """
@@ -12,57 +12,57 @@ from ternmq_model.stored_message import StoredMessage
 
 @dataclass(slots=True, eq=False)
 class ConsumeRequest:
-    """A hand-out on its way through a listener.
+    """Hand-out on its way through a listener.
 
-    Written by the one worker that has it, which may be a thread. The loop reads it meanwhile, and
-    sets `is_over` to be rid of the worker.
+    Only the worker, which may be a thread, writes the request. The loop reads it meanwhile and sets
+    `is_over` to stop the worker.
     """
 
     assigned: AssignedQueue
     in_hand: ProcessQueue[StoredMessage]
-    """The one it was taken from; the queue may have restarted since."""
+    """Process queue of the hand-out. The queue may have another one after a restart."""
 
     handout: Handout[StoredMessage]
 
     index: int = 0
-    """The message that the listener has, counted in the hand-out; of a batch: 0, for all. Set
-    before the worker asks whether it may go on, so whoever sets `is_over` and then reads this knows
-    the last message that may have reached the listener."""
+    """Index of the message at the listener; 0 for a batch. The worker sets it before it reads
+    `is_over`. So after setting `is_over` the loop reads here the last message that may have reached
+    the listener."""
 
     is_batch: bool = False
-    """The listener has all messages at once."""
+    """True = the listener has all messages at once."""
 
     is_over: bool = False
-    """Given up: nobody wants to know any more what comes of it."""
+    """True = the request is given up, and its result is ignored."""
 
     failed: list[StoredMessage] = field(default_factory=list[StoredMessage])
-    """Messages that the listener wants again, by offset."""
+    """Failed messages, in the order of their offsets."""
 
     levels: list[int] = field(default_factory=list[int])
-    """Delay levels of `failed`, one for each: as in `ReconsumeLater.delay_level`."""
+    """Delay level of each message in `failed`, as in `ReconsumeLater.delay_level`."""
 
     unreached: list[StoredMessage] = field(default_factory=list[StoredMessage])
-    """Messages that never reached the listener; all behind those of `failed`."""
+    """Messages that did not reach the listener, all behind those of `failed`."""
 
     error: Exception | None = None
-    """The first thing that the listener raised."""
+    """First error of the listener."""
 
     suspend_s: float | None = None
-    """Rest of an orderly queue; None = as the settings say."""
+    """Pause of an orderly queue, s; None = `suspend_s` of the settings."""
 
     began_at_ms: int = 0
-    """Time at which the message at `seen_index` was handed over, or first seen; monotonic, ms."""
+    """Time of the first check with the message at `seen_index` at the listener, monotonic ms."""
 
     seen_index: int = 0
 
     @property
     def is_dropped(self) -> bool:
-        """Loss of the queue: another member owns the queue by now."""
+        """True after the loss of the queue to another member."""
         return self.in_hand.dropped
 
     @property
     def may_go_on(self) -> bool:
-        """The listener may be called, now."""
+        """True while the listener may be called."""
         if self.in_hand.dropped or self.is_over:
             return False
         lease = self.assigned.lease
@@ -70,7 +70,7 @@ class ConsumeRequest:
 
     @property
     def unfinished(self) -> list[StoredMessage]:
-        """Messages that failed and messages that never reached the listener, by offset."""
+        """Failed and unreached messages, in the order of their offsets."""
         return [*self.failed, *self.unreached] if self.unreached else self.failed
 
     def fail(self, message: StoredMessage, level: int) -> None:

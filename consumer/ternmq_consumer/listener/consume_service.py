@@ -1,7 +1,7 @@
-"""The service that ends hand-outs once a listener was called: the seam of its two kinds.
+"""Service that ends hand-outs after listener calls: the seam of its two kinds.
 
-A concurrent consumer sends back what failed, an orderly one tries it again first, one that
-broadcasts counts it: `concurrent_service`, with nobody to send it back to.
+A concurrent consumer sends failed messages back, and a broadcasting one counts them
+(`concurrent_service`). An orderly consumer retries them first (`orderly_service`).
 
 Source: RocketMQ `ConsumeMessageService`.
 """
@@ -12,7 +12,7 @@ from ternmq_consumer.listener.consume_request import ConsumeRequest
 
 
 class ConsumeService(Protocol):
-    """Service that ends hand-outs by their outcomes. Used by the consumer's workers."""
+    """Service that ends hand-outs by their outcome. Used by the consumer's workers."""
 
     def begin(self, request: ConsumeRequest) -> None:
         """Record that a worker has taken `request`."""

@@ -1,11 +1,11 @@
-"""Statistics of a consumer: its totals, and its rates over the last ten seconds. Pure."""
+"""Statistics of a consumer: totals, and rates over the last ten seconds. Pure."""
 
 from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
 RATE_SAMPLES: Final = 11
-"""Totals that are kept, one a second: rates are over the last ten seconds."""
+"""Number of stored totals, one for each second: rates cover the last ten seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,35 +13,35 @@ class ConsumerStatistics:
     """Totals since the consumer was opened, and rates over the last ten seconds."""
 
     messages: int
-    """Finished messages."""
+    """Number of finished messages."""
 
     record_bytes: int
-    """Length of their records."""
+    """Length of the finished records, bytes."""
 
     failures: int
-    """Number of messages that came back from the listener unfinished, each time counted."""
+    """Number of failures of messages; each failed attempt counts."""
 
     sent_back: int
-    """Messages that brokers took back, to be tried again later or as dead letters."""
+    """Number of messages that brokers stored for a retry or as dead letters."""
 
     timed_out: int
-    """Messages whose listener call took too long and was given up."""
+    """Number of messages with a timed-out listener call."""
 
     in_hand_messages: int
-    """Read and not finished."""
+    """Number of read and unfinished messages."""
 
     in_hand_bytes: int
-    """Length of the records that are read and not finished."""
+    """Length of the read and unfinished records, bytes."""
 
     messages_per_s: float
     """Finished messages per second."""
 
     bytes_per_s: float
-    """Length of the records finished per second."""
+    """Length of the records finished per second, bytes."""
 
 
 class ConsumeCounters:
-    """Counts of one consumer. Owned by it."""
+    """Counters of one consumer, which owns them."""
 
     def __init__(self) -> None:
         self._messages = 0
@@ -57,15 +57,15 @@ class ConsumeCounters:
         self._record_bytes += record_bytes
 
     def failed(self, messages: int) -> None:
-        """Count messages that the listener could not finish."""
+        """Count failed messages."""
         self._failures += messages
 
     def sent_back(self, messages: int) -> None:
-        """Count messages that a broker has taken back."""
+        """Count messages that a broker stored for a retry."""
         self._sent_back += messages
 
     def timed_out(self, messages: int) -> None:
-        """Count messages whose call was given up. They have failed as well."""
+        """Count messages of timed-out calls. They count as failed too."""
         self._timed_out += messages
 
     def sample(self, now_ms: int) -> None:
@@ -75,7 +75,7 @@ class ConsumeCounters:
     def statistics(
         self, now_ms: int, *, in_hand_messages: int, in_hand_bytes: int
     ) -> ConsumerStatistics:
-        """Return everything as it is now."""
+        """Return the present totals and rates."""
         begin_ms, begin_messages, begin_bytes = (
             self._samples[0] if self._samples else (now_ms, self._messages, self._record_bytes)
         )

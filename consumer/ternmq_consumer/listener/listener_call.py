@@ -1,7 +1,7 @@
-"""Calls of an application's listener, whatever its kind, and their answers.
+"""Calls of an application's listener of any kind, and their answers.
 
-A listener is a plain function or an `async def`, and takes one message or a batch. Plain ones run
-in threads, so that they may block; the loop goes on meanwhile.
+A listener is a plain function or an `async def`, and takes one message or a batch. Plain functions
+run in threads, so that they may block.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ BatchListener: TypeAlias = Callable[
 ]
 
 CallListener: TypeAlias = Callable[[ConsumeRequest], Awaitable[None]]
-"""Hands a hand-out's messages to a listener and notes in it what came of them. Raises nothing that
-the listener raised, unless it is no `Exception`."""
+"""Function that passes the messages of a request to a listener and records their outcome in it. It
+raises no `Exception` of the listener."""
 
 
 class ListenerResult(NamedTuple):
@@ -39,7 +39,7 @@ class ListenerResult(NamedTuple):
 
 
 _NOT_CALLED = ListenerResult(None, UsageError("the listener was not called"))
-"""Told apart by identity."""
+"""Result of a call that was not made. It is compared by identity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,14 @@ def one_by_one(
     in_order: bool,
     interception: Interception | None = None,
 ) -> CallListener:
-    """Return what hands messages to `listener` each alone.
+    """Return the call of a listener that gets messages one by one.
 
     Args:
-        listener: The application's.
-        blocking: Runs it when it is a plain function: a hand-out in one go, or message by message
-            when there is an interception.
-        in_order: Hand nothing over that lies behind a failed message.
-        interception: Told of every call; None = nobody is.
+        listener: Listener of the application.
+        blocking: Pool of threads for a listener that is a plain function. A thread handles a whole
+            request, or one message if there is an interception.
+        in_order: True = messages behind a failed one are not passed on.
+        interception: Interceptors of the call; None = without.
     """
     caller = _caller(listener, blocking)
     if interception is None and not is_async(listener):
@@ -128,7 +128,7 @@ def in_batches(
 
 
 def _call_plain(listener: Listener, request: ConsumeRequest, *, in_order: bool) -> None:
-    """Hand the messages of `request` to a plain function. Runs in a thread."""
+    """Pass the messages of `request` to a plain function. Runs in a thread."""
     messages = request.handout.messages
     for index, message in enumerate(messages):
         request.index = index
@@ -146,7 +146,7 @@ def _call_plain(listener: Listener, request: ConsumeRequest, *, in_order: bool) 
 
 
 def _take_answer(request: ConsumeRequest, message: StoredMessage, result: ListenerResult) -> bool:
-    """Record the listener's answer for one message; return whether it is finished."""
+    """Record the listener's answer for one message. Return whether the message is finished."""
     later = LATER if result.error is not None else reconsume_later_of(result.answer)
     if later is None:
         return True
@@ -170,7 +170,7 @@ def _take_batch_answer(request: ConsumeRequest, result: ListenerResult) -> None:
 def _caller(
     listener: Callable[[T], Any], blocking: Blocking
 ) -> Callable[[T, ConsumeRequest], Awaitable[ListenerResult]]:
-    """Return what calls `listener` unless that may not be any more: `_NOT_CALLED` then."""
+    """Return a call of `listener` that returns `_NOT_CALLED` if it may not go on."""
     if not is_async(listener):
         return lambda argument, request: blocking.run(_guarded, listener, argument, request)
 
@@ -187,7 +187,7 @@ async def _intercepted(
     request: ConsumeRequest,
     interception: Interception,
 ) -> ListenerResult:
-    """Call a listener with `argument`, which is `messages`, and tell the interceptors."""
+    """Call a listener with `argument`, which has `messages`, and call the interceptors."""
     clock = interception.clock
     event = ConsumeEvent(
         group=interception.group,
@@ -231,7 +231,7 @@ async def _await_answer(listener: Callable[[T], Any], argument: T) -> ListenerRe
 
 
 def _guarded(listener: Callable[[T], Any], argument: T, request: ConsumeRequest) -> ListenerResult:
-    """Call a plain listener unless that may not be any more. Runs in a thread, maybe later."""
+    """Call a plain listener if the request may still go on. Runs in a thread, maybe later."""
     return _get_answer(listener, argument) if request.may_go_on else _NOT_CALLED
 
 
@@ -243,10 +243,10 @@ def _get_answer(listener: Callable[[T], Any], argument: T) -> ListenerResult:
 
 
 def _result_of(answer: object) -> ListenerResult:
-    """Return what a listener answered, which `reconsume_later_of` can read.
+    """Return the checked answer of a listener.
 
     Raises:
-        UsageError: It is no answer.
+        UsageError: The value is no answer.
     """
     if inspect.iscoroutine(answer):
         answer.close()

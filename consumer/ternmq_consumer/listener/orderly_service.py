@@ -1,4 +1,4 @@
-"""Outcome of messages that are handled in order, queue by queue.
+"""Outcome of listener calls of orderly queues.
 
 Source: RocketMQ `ConsumeMessageOrderlyService`.
 """
@@ -23,12 +23,12 @@ UNLIMITED: Final = -1
 
 
 def is_dead(message: StoredMessage, level: int, retries_max: int) -> bool:
-    """Return whether a message that has just failed is a dead letter. Pure.
+    """Return whether a failed message becomes a dead letter. Pure.
 
     Args:
-        message: With the attempts that were made before this one.
-        level: What the listener said of it, as in `ReconsumeLater.delay_level`.
-        retries_max: How often a message is tried again; −1 = without end.
+        message: Message with the number of attempts before this one.
+        level: Delay level of the listener's answer, as in `ReconsumeLater.delay_level`.
+        retries_max: Retries of a message; −1 = unlimited.
     """
     if level == DEAD_LETTER:
         return True
@@ -36,20 +36,20 @@ def is_dead(message: StoredMessage, level: int, retries_max: int) -> bool:
 
 
 class OrderlyConsumeService:
-    """Lets a queue rest whose message failed, and tries that message again first.
+    """Service that pauses a queue after a failure and then retries the failed message first.
 
-    A message that was tried often enough becomes a dead letter; its queue waits until the broker
-    has confirmed that, and goes on.
+    After its last retry a message becomes a dead letter. The queue waits until the broker has
+    confirmed the dead letter, and then goes on.
 
-    Owned by one consumer; used by its event loop.
+    Owned by one consumer and used on its event loop.
 
     Args:
-        dispatcher: Told what is finished.
-        counters: Told what failed.
-        send_backs: Takes dead letters; None = they are logged and finished.
-        suspend_s: How long a queue rests.
-        retries_max: How often a message is tried again; −1 = without end.
-        on_fenced: Called with a queue and the token that its broker called stale.
+        dispatcher: Dispatcher of the hand-outs.
+        counters: Counters of the consumer.
+        send_backs: Outbox of dead letters; None = they are logged and finished.
+        suspend_s: Pause of a queue, s.
+        retries_max: Retries of a message; −1 = unlimited.
+        on_fenced: Called with a queue and a token that its broker refused as stale.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class OrderlyConsumeService:
         self._tries.apply(request.assigned.queue, request.handout.messages)
 
     def take(self, request: ConsumeRequest) -> None:
-        """End `request`, which the worker is done with. See `ConsumeService`."""
+        """End `request` after its listener call. See `ConsumeService`."""
         unfinished = [*map(tried_again, request.failed), *request.unreached]
         self._tries.note(request.assigned.queue, request.handout.messages, unfinished)
         if not unfinished or request.is_dropped:
@@ -105,7 +105,7 @@ class OrderlyConsumeService:
         )
 
     def _bury(self, request: ConsumeRequest, dead: Sequence[StoredMessage]) -> None:
-        """Make dead letters of some failed messages; the queue waits for the answer."""
+        """Send failed messages back as dead letters. The queue waits for the answer."""
         if self._send_backs is None:
             logger.warning(
                 "messages failed too often queue=%s messages=%s first=%s",
@@ -141,7 +141,7 @@ class OrderlyConsumeService:
         dead: Sequence[StoredMessage],
         refused: Sequence[StoredMessage],
     ) -> None:
-        """End `request`, of whose messages the `dead` are gone but for the `refused`."""
+        """End `request`: its messages `dead` are finished, except those in `refused`."""
         gone = {message.queue_offset for message in dead}
         gone -= {message.queue_offset for message in refused}
         failed = [tried_again(each) for each in request.failed if each.queue_offset not in gone]

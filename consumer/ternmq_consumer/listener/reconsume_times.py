@@ -1,4 +1,4 @@
-"""Numbers of tries of messages that are handled in order."""
+"""Numbers of attempts of messages in orderly queues."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,21 +15,21 @@ class _ReconsumedMessage(NamedTuple):
 
 
 class ReconsumeTimes:
-    """Tries of unfinished messages at one member, kept while their queue is lost and taken again.
+    """Attempts of unfinished messages at one member, also after a queue is lost and taken over.
 
-    Owned by `OrderlyConsumeService`. In order only the first messages of a queue were tried, so a
-    queue has as many entries at most as a hand-out has messages.
+    Owned by `OrderlyConsumeService`. Only the first messages of an orderly queue have attempts, so
+    a queue has at most as many entries as a hand-out has messages.
     """
 
     def __init__(self) -> None:
         self._tried: dict[MessageQueue, dict[str, _ReconsumedMessage]] = {}
 
     def apply(self, queue: MessageQueue, messages: list[StoredMessage]) -> None:
-        """Set the earlier attempts on messages that were read again.
+        """Set the numbers of earlier attempts on messages that were read again.
 
         Args:
-            queue: Theirs.
-            messages: What a worker gets next; changed here.
+            queue: Queue of the messages.
+            messages: Messages of a hand-out. This method changes the list.
         """
         tried = self._tried.get(queue)
         if tried is None:
@@ -48,7 +48,7 @@ class ReconsumeTimes:
         messages: Sequence[StoredMessage],
         unfinished: Sequence[StoredMessage],
     ) -> None:
-        """Record the unfinished ones of a worker's `messages`, and forget the others."""
+        """Store the attempts of the unfinished ones of `messages`, and drop those of the others."""
         tried = self._tried.setdefault(queue, {})
         if tried:
             for message in messages:

@@ -1,1 +1,1 @@
-"""Offsets of a group: where they are stored, how they are looked up, and where consuming begins."""
+"""Offsets of a group: their stores, queries of brokers, start offsets and seeks."""

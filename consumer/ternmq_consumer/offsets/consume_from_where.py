@@ -1,4 +1,4 @@
-"""The offset at which a consumer begins in a queue.
+"""Start offset of a consumer in a queue.
 
 Source: RocketMQ `RebalancePushImpl.computePullFromWhere`.
 """
@@ -17,7 +17,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 
 TIME_DEFAULT_MS: Final = 30 * 60_000
-"""Time before its start at which a consumer begins that begins at a time and was told none."""
+"""Default of the start time for `TIMESTAMP`: this time before the start of the consumer, ms."""
 
 
 class InitialPosition(enum.Enum):
@@ -31,9 +31,9 @@ class InitialPosition(enum.Enum):
 def initial_position(consume_from: ConsumeFrom, topic: str) -> InitialPosition:
     """Return the position at which a group begins in a queue of `topic` that it never consumed.
 
-    What was sent back to a group is its own: it lies behind the place where the group began in the
-    topic it came from, so of a retry topic `LAST_OFFSET` passes nothing over. With a time, what
-    lies in a retry topic is of an earlier life of the group.
+    Messages of a group's retry topic come from behind the group's start in their original topic, so
+    `LAST_OFFSET` skips none of them. With `TIMESTAMP`, older messages of a retry topic belong to an
+    earlier use of the group's name.
     """
     is_retry = topic.startswith(RETRY_PREFIX)
     match consume_from:
@@ -47,30 +47,30 @@ def initial_position(consume_from: ConsumeFrom, topic: str) -> InitialPosition:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeFromPolicy:
-    """Policy for the queues that a group never consumed: `ConsumeFrom`, with its time."""
+    """Policy for queues that a group never consumed: `ConsumeFrom` with its time."""
 
     consume_from: ConsumeFrom
     at_ms: int
-    """For `TIMESTAMP`: Unix milliseconds."""
+    """Start time for `TIMESTAMP`, Unix milliseconds."""
 
 
 def consume_from_policy(
     consume_from: ConsumeFrom, at_ms: int | None, clock: Clock
 ) -> ConsumeFromPolicy:
-    """Return the policy of a consumer that starts now, with the default for the time."""
+    """Return the policy of a consumer that starts now, with the default of the time."""
     default_ms = clock.wall_ms() - TIME_DEFAULT_MS
     return ConsumeFromPolicy(consume_from, default_ms if at_ms is None else at_ms)
 
 
 class StartOffsets:
-    """Offsets at which a consumer begins in its queues.
+    """Start offsets of a consumer in its queues.
 
     Args:
-        brokers: Gives the connections.
-        offsets: Asked first. What a broker tells of a group that is new to it (the beginning of a
-            young queue, or of every queue where the group's settings say so) counts alike.
-        first: Decides for a queue that the group never consumed.
-        timeout_s: For each request.
+        brokers: Connections of the client.
+        offsets: Store of the offsets, queried first. A broker may return a start offset for a new
+            group: the begin of a young queue, or of every queue by the group's settings.
+        first: Policy for queues that the group never consumed.
+        timeout_s: Timeout of each request, s.
     """
 
     def __init__(
@@ -88,16 +88,16 @@ class StartOffsets:
     async def find(
         self, queue: MessageQueue, since_ms: int | None = None
     ) -> tuple[QueueOffset, QueueOffset | None]:
-        """Return where to begin, and what the broker has as the group's offset, if anything.
+        """Return the start offset, and the group's offset at the broker, if any.
 
         Args:
-            queue: Which one.
-            since_ms: From when on nothing may be passed over, Unix milliseconds: the member has
-                been there since, and the queue was added, or out of reach. None = from now on.
+            queue: Name of the queue.
+            since_ms: Time from which no message may be skipped, Unix ms: the member has been there
+                since, and the queue was added later or could not be reached. None = now.
 
         Raises:
-            TransportError: The broker did not answer.
-            RefusedError: It said no.
+            TransportError: The broker does not answer.
+            RefusedError: The broker refuses the request.
         """
         told = await self._offsets.query(queue)
         if told is not None:

@@ -1,4 +1,4 @@
-"""Offsets of one member of a group that broadcasts, in a file of its own.
+"""Offsets of one broadcasting member, in a file of its own.
 
 Source: RocketMQ `LocalFileOffsetStore`.
 """
@@ -30,20 +30,20 @@ _DIGEST_CHARACTERS: Final = 8
 
 
 def default_folder() -> Path:
-    """Return where clients of this user keep their offsets: `~/.ternmq/offsets`."""
+    """Return the default folder of offsets: `~/.ternmq/offsets`."""
     return Path.home() / ".ternmq" / "offsets"
 
 
 def offsets_path(folder: Path, client_id: str, group: str) -> Path:
-    """Return where a client keeps the offsets of a group. Pure."""
-    # Whatever a host is called: one folder's name, and never one that leads elsewhere.
+    """Return the path of a client's offsets of a group. Pure."""
+    # Any host name gives the name of one folder, never a path to another place.
     return folder / quote(client_id, safe="@#").replace(".", "%2E") / quote(group) / FILE_NAME
 
 
 def own_group(group: str, client_id: str) -> str:
-    """Return the name under which brokers keep the offsets of one member alone. Pure.
+    """Return the group name under which brokers store the offsets of one member. Pure.
 
-    Two clients never have one name: what a group's name cannot hold of an id is told by a digest.
+    The name is unique for each client: a digest stands for characters that are illegal in a group.
     """
     legal = re.sub(r"[^a-zA-Z0-9_-]", "-", client_id)
     name = f"{group}%{legal}"
@@ -52,12 +52,12 @@ def own_group(group: str, client_id: str) -> str:
 
 
 class LocalOffset(NamedTuple):
-    """Offset of one queue, as the file of a member has it."""
+    """Offset of one queue in the file of a member."""
 
     offset: QueueOffset
     epoch: int = 0
-    """Epoch of the broker when that was noted: in a later one another message may lie before the
-    offset. 0 = not known."""
+    """Epoch of the broker at that time; 0 = unknown. In a later epoch other messages may lie before
+    the offset."""
 
 
 def encode_offsets(offsets: dict[MessageQueue, LocalOffset]) -> bytes:
@@ -76,12 +76,12 @@ def encode_offsets(offsets: dict[MessageQueue, LocalOffset]) -> bytes:
 
 
 def decode_offsets(data: bytes) -> dict[MessageQueue, LocalOffset]:
-    """Return what an offsets file says. Pure.
+    """Return the offsets in the bytes of an offsets file. Pure.
 
     Raises:
-        ValueError: It is none, one of a later format, or its checksum differs.
-        LookupError: It lacks something.
-        TypeError: Something in it is not what it should be.
+        ValueError: The bytes are no offsets file, have a later format or a wrong checksum.
+        LookupError: An entry is missing.
+        TypeError: An entry has a wrong type.
     """
     verify_checksum(data)
     content: Any = json.loads(data)
@@ -104,16 +104,16 @@ def decode_offsets(data: bytes) -> dict[MessageQueue, LocalOffset]:
 async def open_local_offset_store(
     path: Path, blocking: Blocking, epoch_of: Callable[[str], int]
 ) -> "LocalOffsetStore":
-    """Return the offsets that the file at `path` holds; none when there is no such file.
+    """Return the store of the offsets in the file at `path`; an empty store without the file.
 
     Args:
-        path: The file.
-        blocking: Reads and writes it.
-        epoch_of: Returns the newest epoch of a broker name that is known; 0 = none is.
+        path: Path of the file.
+        blocking: Pool of threads that reads and writes the file.
+        epoch_of: Function that returns the newest known epoch of a broker name; 0 = none.
 
     Raises:
-        StoreError: It cannot be read, nor can the generation before: what is unknown is not 0.
-        OSError: Its folder cannot be made.
+        StoreError: The file and its generation before cannot be read. Unknown offsets are not 0.
+        OSError: The folder cannot be created.
     """
     await blocking.run(make_directory_durably, path.parent)
     kept = await blocking.run(read_newest, path, decode_offsets)
@@ -122,15 +122,15 @@ async def open_local_offset_store(
 
 
 class LocalOffsetStore:
-    """Offsets of one member that broadcasts, in a file. See `OffsetStore`.
+    """Offsets of one broadcasting member, in a file. See `OffsetStore`.
 
-    Owned by one consumer. What was noted survives a loss of power once `commit` has returned True.
+    Owned by one consumer. Offsets survive a power loss after `commit` has returned True.
 
     Args:
-        path: The file; its folder exists.
-        blocking: Writes it.
-        kept: What it holds. Changed here.
-        epoch_of: Returns the newest epoch of a broker name that is known; 0 = none is.
+        path: Path of the file. Its folder exists.
+        blocking: Pool of threads that writes the file.
+        kept: Offsets in the file. This object changes the mapping.
+        epoch_of: Function that returns the newest known epoch of a broker name; 0 = none.
     """
 
     def __init__(
@@ -144,13 +144,13 @@ class LocalOffsetStore:
         self._kept = kept
         self._epoch_of = epoch_of
         self._begun = frozenset(kept)
-        """Queues whose offsets the file holds."""
+        """Queues with an offset in the file."""
         self._owned: set[MessageQueue] = set()
         self._changes = 0
         self._is_moved = False
-        """The generation before would not do: it lacks a queue, or is ahead of a restart."""
+        """True = the generation before is wrong: it lacks a queue, or is ahead of a restart."""
         self._writing = (self._begun, False)
-        """The queues of the write under way, and whether it is of both generations."""
+        """Queues of the running write, and whether it writes both generations."""
         self._saver = StateSaver(
             path,
             blocking.run,
@@ -162,12 +162,12 @@ class LocalOffsetStore:
         self._saver.mark_saved()
 
     async def query(self, queue: MessageQueue) -> QueriedOffset | None:
-        """Return what is kept for `queue`; None = this member never consumed it."""
+        """Return the stored offset of `queue`; None = this member never consumed it."""
         noted = self._kept.get(queue)
         return None if noted is None else QueriedOffset(noted.offset, queue in self._begun)
 
     def epoch(self, queue: MessageQueue) -> int | None:
-        """Return the epoch that the offset of `queue` is of. See `OffsetStore`."""
+        """Return the epoch of the offset of `queue`. See `OffsetStore`."""
         noted = self._kept.get(queue)
         return None if noted is None else noted.epoch
 
@@ -184,19 +184,19 @@ class LocalOffsetStore:
         return queue in self._begun
 
     def update(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        """Record that everything below `offset` is finished. A lower offset is ignored."""
+        """Raise the offset of `queue` to `offset`: all messages below are finished."""
         noted = self._kept.get(queue)
         if queue in self._owned and (noted is None or offset > noted.offset):
             self._put(queue, offset)
 
     def restart(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        """Record that the queue continues at `offset`, even if that is lower than before."""
+        """Set the offset of `queue`, also to a lower one."""
         if queue in self._owned:
             self._put(queue, offset)
             self._is_moved = True
 
     def reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> bool:
-        """Return False: nobody else knows of these offsets, and resets are of the group's."""
+        """Return False: resets change offsets of the group, not those of this member."""
         return False
 
     def forget(self, queues: Iterable[MessageQueue]) -> None:
@@ -204,16 +204,16 @@ class LocalOffsetStore:
         self._owned.difference_update(queues)
 
     def gone(self, queue: MessageQueue) -> None:
-        """Forget a queue that its broker has no more: a later one of its name is another."""
+        """Drop a queue that its broker no longer has. A later queue with its name is new."""
         self._owned.discard(queue)
         if self._kept.pop(queue, None) is not None:
             self._changes += 1
 
     async def commit(self, queues: Iterable[MessageQueue] | None = None) -> bool:
-        """Write the file if anything was noted since; return whether it holds everything now.
+        """Write the file if offsets have changed. Return whether it holds all offsets.
 
-        A disk that refuses is logged, and the next call tries again. Cancelling leaves the file as
-        it was or as it was to be.
+        A failed write is logged, and the next call tries again. Cancelling leaves the old or the
+        new file.
         """
         return await self._saver.save() is None
 

@@ -1,4 +1,4 @@
-"""Queries to brokers for the first and last offsets of queues, and for offsets by time."""
+"""Queries of brokers for the begin and end of queues, and for offsets by time."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -13,21 +13,21 @@ from ternmq_remoting.service_methods import DESCRIBE_TOPIC, QUERY_OFFSET_BY_TIME
 
 
 class QueueRange(NamedTuple):
-    """The messages that a queue has now."""
+    """Range of the offsets of a queue."""
 
     begin: QueueOffset
-    """Offset of the oldest one."""
+    """Offset of the oldest message."""
 
     end: QueueOffset
-    """Offset that the next one will have."""
+    """Offset of the next message."""
 
 
 class OffsetLookup:
-    """Asks brokers about their queues.
+    """Queries of brokers about their queues.
 
     Args:
-        brokers: Gives the connections.
-        timeout_s: For each request.
+        brokers: Connections of the client.
+        timeout_s: Timeout of each request, s.
     """
 
     def __init__(self, brokers: ReaderConnections, *, timeout_s: float) -> None:
@@ -35,20 +35,20 @@ class OffsetLookup:
         self._timeout_s = timeout_s
 
     async def range(self, queue: MessageQueue) -> QueueRange:
-        """Return the ends of one queue. One that was never written to begins and ends at 0.
+        """Return the range of one queue. A new queue begins and ends at 0.
 
         Raises:
-            TransportError: The broker did not answer.
-            RefusedError: It said no.
+            TransportError: The broker does not answer.
+            RefusedError: The broker refuses the request.
         """
         return (await self.ranges((queue,)))[queue]
 
     async def ranges(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, QueueRange]:
-        """Return the ends of many queues, with one question for each topic and broker.
+        """Return the ranges of many queues, with one request for each topic and broker.
 
         Raises:
-            TransportError: A broker did not answer.
-            RefusedError: One said no.
+            TransportError: A broker does not answer.
+            RefusedError: A broker refuses the request.
         """
         wanted = list(dict.fromkeys(queues))
         places = dict.fromkeys((queue.topic, queue.broker_name) for queue in wanted)
@@ -65,26 +65,26 @@ class OffsetLookup:
         return {queue: found.get(queue, unwritten) for queue in wanted}
 
     async def begins(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, QueueOffset]:
-        """Return the offset of the oldest message of each queue. Raises as `ranges`."""
+        """Return the offset of the oldest message of each queue. See `ranges` for errors."""
         return {queue: ends.begin for queue, ends in (await self.ranges(queues)).items()}
 
     async def ends(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, QueueOffset]:
-        """Return the offset of the next message of each queue. Raises as `ranges`."""
+        """Return the offset of the next message of each queue. See `ranges` for errors."""
         return {queue: ends.end for queue, ends in (await self.ranges(queues)).items()}
 
     async def at(self, queue: MessageQueue, at_ms: int) -> QueueOffset:
         """Return the offset of the first message of `queue` stored at `at_ms` or later.
 
         Args:
-            queue: Which one.
-            at_ms: Unix milliseconds.
+            queue: Name of the queue.
+            at_ms: Time, Unix milliseconds.
 
         Returns:
-            The end of the queue where all are older.
+            Offset; the end of the queue if all messages are older.
 
         Raises:
-            TransportError: The broker did not answer.
-            RefusedError: It said no.
+            TransportError: The broker does not answer.
+            RefusedError: The broker refuses the request.
             UsageError: `at_ms` is no time in Unix milliseconds.
 
         Source:
@@ -102,11 +102,11 @@ class OffsetLookup:
     async def at_times(
         self, times_ms: Mapping[MessageQueue, int]
     ) -> dict[MessageQueue, QueueOffset]:
-        """Return what `at` says of many queues, asked side by side.
+        """Return the results of `at` for many queues, with concurrent requests.
 
         Raises:
-            TransportError: A broker did not answer.
-            RefusedError: One said no.
+            TransportError: A broker does not answer.
+            RefusedError: A broker refuses the request.
         """
         answers = await asyncio.gather(*(self.at(queue, ms) for queue, ms in times_ms.items()))
         return dict(zip(times_ms, answers, strict=True))

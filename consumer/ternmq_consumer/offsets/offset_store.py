@@ -1,4 +1,4 @@
-"""The seam between queues that a consumer owns and the store of their offsets."""
+"""Offset store of a consumer: the seam between owned queues and their offsets."""
 
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
@@ -12,26 +12,26 @@ class QueriedOffset(NamedTuple):
 
     offset: QueueOffset
     is_kept: bool | None
-    """The group has committed it; else it is where the broker has a new group begin. None = a
-    broker of an earlier version does not tell."""
+    """True = the group has committed the offset; False = it is the broker's start offset of a new
+    group; None = unknown, from a broker of an earlier version."""
 
 
 class OffsetStore(Protocol):
     """Offsets of the queues that a consumer owns: `RemoteOffsetStore`, or `LocalOffsetStore`."""
 
     async def query(self, queue: MessageQueue) -> QueriedOffset | None:
-        """Return how far the group is in `queue`, or is to begin; None = the consumer decides.
+        """Return the offset or start offset of `queue`; None = the consumer decides the start.
 
         Raises:
-            TransportError: Who keeps it did not answer.
-            RefusedError: It said no.
+            TransportError: The broker does not answer.
+            RefusedError: The broker refuses the request.
         """
         ...
 
     def epoch(self, queue: MessageQueue) -> int | None:
-        """Return the epoch of the broker that the offset of `queue` was noted in; 0 = not known.
+        """Return the broker's epoch at the time of the offset of `queue`; 0 = unknown.
 
-        None = the broker keeps the offset itself, so that it is of the present one.
+        None = the broker stores the offset itself, so the offset belongs to the present epoch.
         """
         ...
 
@@ -42,19 +42,19 @@ class OffsetStore(Protocol):
         ...
 
     def has_begun(self, queue: MessageQueue) -> bool:
-        """Return whether an offset of `queue` is kept, so that no later start can pass it over."""
+        """Return whether an offset of `queue` is stored, so that no later start skips messages."""
         ...
 
     def update(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        """Record that everything below `offset` is finished. A lower offset is ignored."""
+        """Raise the offset of `queue` to `offset`: all messages below are finished."""
         ...
 
     def restart(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        """Record that the queue continues at `offset`, even if that is lower than before."""
+        """Set the offset of `queue`, also to a lower one."""
         ...
 
     def reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> bool:
-        """Apply an offset of `queue` that another client set; return whether that is new."""
+        """Apply a reset of `queue` by another client. Return whether the reset is new."""
         ...
 
     def forget(self, queues: Iterable[MessageQueue]) -> None:
@@ -62,7 +62,7 @@ class OffsetStore(Protocol):
         ...
 
     def gone(self, queue: MessageQueue) -> None:
-        """Forget a queue that its broker has no more: a later one of its name is another."""
+        """Drop a queue that its broker no longer has. A later queue with its name is new."""
         ...
 
     async def commit(self, queues: Iterable[MessageQueue] | None = None) -> bool:

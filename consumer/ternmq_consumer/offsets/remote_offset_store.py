@@ -1,4 +1,4 @@
-"""Offsets of one group, kept by the brokers of its queues and committed from here.
+"""Offsets of one group at the brokers of its queues.
 
 Source: RocketMQ `RemoteBrokerOffsetStore`.
 """
@@ -25,18 +25,18 @@ class _OffsetProgress:
     offset: QueueOffset
     committed: QueueOffset | None
     version: int
-    """Version of the offset, as the broker told it last: commits carry it."""
+    """Version of the offset in the broker's last answer. Commits carry it."""
 
     seeks: int = 0
-    """Number of times that the offset was set on purpose, whatever it was before."""
+    """Number of seeks of the offset."""
 
     seeks_committed: int = 0
     refusal: str = ""
-    """Reason of the last refusal that was logged, so that a repeated one is logged once."""
+    """Reason of the last logged refusal. Repeated refusals are logged once."""
 
     @property
     def is_forced(self) -> bool:
-        """The next commit goes where it goes on purpose, and raises the version."""
+        """True = the next commit is forced and raises the version, after a seek."""
         return self.seeks != self.seeks_committed
 
     @property
@@ -49,7 +49,8 @@ class _OffsetCommit:
     """Offset of one queue in one request."""
 
     progress: _OffsetProgress
-    """A queue may be lost and taken over anew before the answer comes, which then is not for it."""
+    """Progress of the queue at the request. After a loss and a new take-over of the queue the
+    answer does not apply to the new progress."""
 
     offset: QueueOffset
     seeks: int
@@ -57,20 +58,20 @@ class _OffsetCommit:
 
 
 class RemoteOffsetStore:
-    """Offsets of one group's queues, kept by the queues' brokers.
+    """Offsets of one group's queues at their brokers.
 
-    Owned by one consumer. What `update` is told stays here until `commit`: a consumer that dies
-    before loses it, and its successor takes those messages again.
+    Owned by one consumer. Offsets of `update` stay in memory until `commit`: after an earlier death
+    of the consumer the next one gets their messages again.
 
     Args:
-        brokers: Gives the connections.
-        group: Whose offsets; empty = none are kept, and nothing is to be committed.
-        client_id: Who commits; for the broker's log.
-        timeout_s: For each request.
-        token_of: Tells the token of a queue's lock, which commits carry; 0 = it has none.
-        on_fenced: Called with a queue and the token that its broker called stale.
-        on_reset: Called with a queue whose offset somebody else has set, as a refusal tells: it is
-            to go on at the offset that is given, which the store has taken over already.
+        brokers: Connections of the client.
+        group: Consumer group; empty = nothing is stored or committed.
+        client_id: Id of the client, for the broker's log.
+        timeout_s: Timeout of each request, s.
+        token_of: Function that returns the token of a queue's lock for commits; 0 = no lock.
+        on_fenced: Called with a queue and a token that its broker refused as stale.
+        on_reset: Called with a queue and its new offset when a refused commit shows a reset. The
+            store has the new offset already.
     """
 
     def __init__(
@@ -92,17 +93,17 @@ class RemoteOffsetStore:
         self._on_fenced = on_fenced
         self._on_reset = on_reset
         self._queried_versions: dict[MessageQueue, int] = {}
-        """Versions of queues that were queried and are not kept yet."""
+        """Versions of queried queues that are not in the store yet."""
         self._committing: dict[str, asyncio.Lock] = {}
-        """Commits to one broker go one after the other: an answer must not meet what is newer."""
+        """Lock of each broker: commits run one at a time, so that answers meet their own state."""
         self._progress: dict[MessageQueue, _OffsetProgress] = {}
 
     async def query(self, queue: MessageQueue) -> QueriedOffset | None:
-        """Return what the broker says of `queue`; None = it leaves where to begin to us.
+        """Return the broker's offset of `queue`; None = the consumer decides the start.
 
         Raises:
-            TransportError: The broker did not answer.
-            RefusedError: It said no.
+            TransportError: The broker does not answer.
+            RefusedError: The broker refuses the request.
         """
         if not self._group:
             return None
@@ -118,7 +119,7 @@ class RemoteOffsetStore:
         return QueriedOffset(QueueOffset(reply.offset), is_kept)
 
     def epoch(self, queue: MessageQueue) -> int | None:
-        """Return None: the broker that keeps the offset sets it right itself."""
+        """Return None: the broker stores the offset and corrects it."""
         return None
 
     def begin(
@@ -127,22 +128,22 @@ class RemoteOffsetStore:
         """Add `queue` to the store.
 
         Args:
-            queue: Not kept yet.
-            offset: Where consuming begins.
-            committed: What the broker has; None = nothing, so that `offset` is committed too.
+            queue: Queue that is not in the store.
+            offset: Start offset of consuming.
+            committed: Offset at the broker; None = none, and the next commit stores `offset`.
         """
         version = self._queried_versions.pop(queue, 0)
         self._progress[queue] = _OffsetProgress(offset, committed, version)
 
     def has_begun(self, queue: MessageQueue) -> bool:
-        """Return whether the broker keeps an offset of `queue`; True without a group."""
+        """Return whether the broker has an offset of `queue`; True without a group."""
         progress = self._progress.get(queue)
         return not self._group or (progress is not None and progress.committed is not None)
 
     async def versions(self, queues: Iterable[MessageQueue]) -> Mapping[MessageQueue, int]:
-        """Return the versions of queues' offsets, once their brokers know of every seek.
+        """Commit pending seeks and return the versions of queues' offsets.
 
-        A queue whose seek its broker has not confirmed is left out, and one that is not kept.
+        Queues with an unconfirmed seek, and queues that are not in the store, are left out.
         """
         kept = {queue: each for queue in queues if (each := self._progress.get(queue)) is not None}
         await self.commit(
@@ -151,24 +152,24 @@ class RemoteOffsetStore:
         return {queue: each.version for queue, each in kept.items() if not each.is_forced}
 
     def at(self, queue: MessageQueue) -> QueueOffset | None:
-        """Return where `queue` is, as far as is known here; None = it is not kept."""
+        """Return the offset of `queue` in memory; None = the queue is not in the store."""
         progress = self._progress.get(queue)
         return None if progress is None else progress.offset
 
     def update(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        """Record that everything below `offset` is finished. A lower offset is ignored.
+        """Raise the offset of `queue` to `offset`: all messages below are finished.
 
-        Queues that are not kept are passed over as well.
+        Queues that are not in the store are ignored.
         """
         progress = self._progress.get(queue)
         if progress is not None and offset > progress.offset:
             progress.offset = offset
 
     def restart(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        """Record that the queue continues at `offset`, even if that is lower than before.
+        """Set the offset of `queue`, also to a lower one.
 
-        The next commit is forced and raises the version, so that no commit of before it, which may
-        still be under way, undoes it.
+        The next commit is forced and raises the version, so that no earlier commit on its way
+        undoes it.
         """
         progress = self._progress.get(queue)
         if progress is not None:
@@ -176,10 +177,10 @@ class RemoteOffsetStore:
             progress.seeks += 1
 
     def reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> bool:
-        """Apply the group's offset of `queue` that another client set.
+        """Apply a reset of `queue` by another client.
 
         Returns:
-            Whether that is new: the queue is kept, under an older version. It is at `offset` now.
+            True = the queue has an older version and is at `offset` now.
         """
         progress = self._progress.get(queue)
         if progress is None or version <= progress.version:
@@ -199,7 +200,7 @@ class RemoteOffsetStore:
         return True
 
     def place(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        """Record that the queue is at `offset`, whether that is higher or lower than before."""
+        """Set the offset of `queue` to a higher or lower one, without forcing the next commit."""
         progress = self._progress.get(queue)
         if progress is not None and offset < progress.offset:
             self.restart(queue, offset)
@@ -207,9 +208,9 @@ class RemoteOffsetStore:
             self.update(queue, offset)
 
     async def look_for_resets(self, broker_name: str) -> None:
-        """Apply offsets that were set at a broker while it had no Session to this client.
+        """Apply resets from a time without a Session to the broker.
 
-        A broker that does not answer is passed over: the refusal of a later commit says it too.
+        A broker that does not answer is skipped: a refused commit shows the reset later.
         """
         kept = [queue for queue in self._progress if queue.broker_name == broker_name]
         async with self._committing.setdefault(broker_name, asyncio.Lock()):
@@ -224,9 +225,9 @@ class RemoteOffsetStore:
                     self._on_reset(queue, told.offset)
 
     def tell_again(self, broker_name: str) -> None:
-        """Send all offsets with the next commit: the broker may have lost the last ones.
+        """Send all offsets to the broker with the next commit.
 
-        Another member took its place, or it lost power.
+        The broker may have lost the last offsets by a power loss or a change of the master.
         """
         for queue, progress in self._progress.items():
             if queue.broker_name == broker_name:
@@ -238,21 +239,20 @@ class RemoteOffsetStore:
             self._progress.pop(queue, None)
 
     def gone(self, queue: MessageQueue) -> None:
-        """Forget a queue that its broker has no more, and with it what was committed."""
+        """Drop a queue that its broker no longer has, with its committed offset."""
         self.forget([queue])
 
     async def commit(self, queues: Iterable[MessageQueue] | None = None) -> bool:
-        """Send the brokers every offset that they do not have yet.
+        """Send changed offsets to their brokers.
 
-        A broker that does not answer, or refuses an offset, is logged, and what it does not have
-        is tried again by the next call. Cancelling leaves open which offsets were taken; none is
-        lost here.
+        A broker that does not answer or refuses an offset is logged, and the next call tries again.
+        After cancelling it is unknown which offsets the brokers have; the store keeps all.
 
         Args:
-            queues: Only these; None = all.
+            queues: Queues to commit; None = all.
 
         Returns:
-            Whether the brokers have every offset now.
+            True = the brokers have every offset.
         """
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in list(self._progress) if queues is None else queues:
@@ -269,7 +269,7 @@ class RemoteOffsetStore:
         return all(task.result() for task in answered)
 
     async def _commit_at(self, broker_name: str, queues: Collection[MessageQueue]) -> bool:
-        """Send one broker its missing offsets of `queues`; sought offsets go separately."""
+        """Send one broker its changed offsets of `queues`; those of seeks in a second request."""
         async with self._committing.setdefault(broker_name, asyncio.Lock()):
             is_done = True
             for is_forced in (True, False):
@@ -338,12 +338,12 @@ class RemoteOffsetStore:
     def _note_refusal(
         self, queue: MessageQueue, commit: _OffsetCommit, refused: groups.QueueOffset
     ) -> None:
-        """Retain the broker's offset, and log the reason unless it is the previous one."""
+        """Store the broker's offset, and log the reason if it differs from the previous one."""
         progress, status = commit.progress, refused.status
         if commit.token and status.code == ResponseCode.NO_PERMISSION:
             self._on_fenced(queue, commit.token)
         elif status.code == ResponseCode.PULL_OFFSET_MOVED and refused.version > progress.version:
-            # Nobody has told us, or not yet. What we have finished is of no account any more.
+            # A reset has not arrived here yet. The finished offsets of this member are void.
             if self._progress.get(queue) is progress and refused.offset >= 0:
                 offset = QueueOffset(refused.offset)
                 self.reset(queue, offset, refused.version)
@@ -351,7 +351,7 @@ class RemoteOffsetStore:
             return
         progress.committed = QueueOffset(refused.offset) if refused.offset >= 0 else None
         if status.code == ResponseCode.PULL_OFFSET_MOVED:
-            # It had the queue before us, or has it now. What we finish beyond that will be taken.
+            # Another member is ahead. The broker accepts offsets above that one.
             reason = f"another consumer has committed {refused.offset}"
         else:
             reason = f"{status.remark or 'the broker gives no reason'} [{status.code}]"

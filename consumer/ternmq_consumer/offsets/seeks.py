@@ -1,4 +1,4 @@
-"""Seeks that are under way, whichever kind of consumer has begun them."""
+"""Running seeks of a push or pull consumer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 class Seek(Coroutine[Any, Any, T]):
-    """A seek that has begun, and goes on whether it is awaited or not.
+    """Running seek. It goes on also without `await`.
 
-    Awaiting it returns what the seek came to, or raises why it failed. Cancelling that wait cancels
-    the seek. `asyncio.create_task` takes it as it takes every coroutine.
+    Awaiting returns the result of the seek or raises its error. Cancelling the wait cancels the
+    seek. `asyncio.create_task` accepts a seek like any coroutine.
 
     Attributes:
-        is_awaited: Somebody learns how it ends.
+        is_awaited: True = a caller gets the result.
     """
 
     def __init__(self, ending: asyncio.Future[T | TernError]) -> None:
@@ -35,7 +35,7 @@ class Seek(Coroutine[Any, Any, T]):
         return self._ended().__await__()
 
     def send(self, value: Any, /) -> Any:
-        """Go on waiting: for the task that has it as its coroutine."""
+        """Continue the wait. Called by the task of this coroutine."""
         return self._as_coroutine().send(value)
 
     def throw(
@@ -45,11 +45,11 @@ class Seek(Coroutine[Any, Any, T]):
         traceback: TracebackType | None = None,
         /,
     ) -> Any:
-        """End waiting by an error: for the task that has it as its coroutine."""
+        """End the wait by an error. Called by the task of this coroutine."""
         return self._as_coroutine().throw(error)
 
     def close(self) -> None:
-        """Wait no more; the seek goes on. Safe to repeat."""
+        """End the wait. The seek goes on. Safe to repeat."""
         if self._waiting is not None:
             self._waiting.close()
 
@@ -73,11 +73,12 @@ class Seek(Coroutine[Any, Any, T]):
 
 
 class Seeks(Generic[T]):
-    """The seeks of one consumer that are under way. Of two of one queue the later one counts.
+    """Running seeks of one consumer. A later seek of a queue replaces an earlier one.
 
     Args:
-        go: Goes to these offsets, one after the other: each is asked for when its turn has come.
-        on_failed: Called with why a seek failed that nobody awaits.
+        go: Function that applies the offsets of an iterable, one after the other. The iterable
+            yields an offset when its turn comes.
+        on_failed: Called with the error of a seek that is not awaited.
     """
 
     def __init__(
@@ -96,10 +97,10 @@ class Seeks(Generic[T]):
         queues: Iterable[MessageQueue],
         find: Callable[[], Awaitable[QueueOffsets]],
     ) -> Seek[T]:
-        """Begin to go where `find` says, except in queues that are sought again meanwhile.
+        """Begin a seek to the offsets of `find`, except for queues with a later seek.
 
         Raises:
-            RuntimeError: It is called outside the event loop.
+            RuntimeError: The caller is not on the event loop.
         """
         asyncio.get_running_loop()
         number = object()
@@ -123,20 +124,20 @@ class Seeks(Generic[T]):
         return seek
 
     def supersede(self, queue: MessageQueue) -> None:
-        """Cancel the seeks of `queue` that are under way."""
+        """Cancel the running seeks of `queue`."""
         self._newest.pop(queue, None)
 
     async def settled(self) -> None:
-        """Wait until no seek is under way. Cancelling leaves them alone."""
+        """Wait until no seek is running. Cancelling does not affect the seeks."""
         while self._tasks:
             await asyncio.wait(list(self._tasks))
 
 
 def checked_offset(queue: MessageQueue, offset: int) -> QueueOffset:
-    """Return an offset to seek; one that no queue can have is the highest that one can.
+    """Return a legal offset for a seek. A larger number gives the highest legal offset.
 
     Raises:
-        UsageError: It is negative, or no whole number.
+        UsageError: The offset is negative or no integer.
     """
     if not is_whole(offset) or offset < 0:
         raise UsageError(f"{queue}: offset {offset!r} is negative or no whole number")

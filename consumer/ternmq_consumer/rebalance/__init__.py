@@ -1,1 +1,1 @@
-"""Rebalance of a group: its members, and the share of the queues that each of them takes."""
+"""Rebalance of a group: its members, and the share of each member in the queues."""

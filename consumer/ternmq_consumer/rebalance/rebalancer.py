@@ -1,11 +1,10 @@
-"""The job that keeps the queues that a member owns equal to its share of them.
+"""Rebalance job of a member: its owned queues become its share of the queues.
 
-Every member computes its share alone, from the queues that NameServers tell now and the group's
-members as a broker lists them. While two members see different lists, a queue may have two owners
-or none; the next look, which every change brings about at once, mends that. Messages are then taken
-twice, never skipped. A route may name brokers that are kept although no NameServer tells them:
-members that began later do not know those. Their queues stay with their owners, and count for
-nobody's share.
+Every member computes its share alone, from the present routes and a broker's list of the group's
+members. While two members have different lists, a queue may have two owners or none; messages can
+come twice then, but are never skipped. Every change causes a rebalance at once, which ends that
+state. A cached route may name brokers that no NameServer knows any more, and that later members do
+not know. Queues of such brokers stay with their owners and do not count for the shares.
 
 Source: RocketMQ `RebalanceImpl`.
 """
@@ -31,26 +30,26 @@ from ternmq_remoting.service_methods import LIST_MEMBERS
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
-"""Pause before the next look when a broker could not be asked, or a queue could not be started."""
+"""Pause before the next rebalance after a broker did not answer or a queue did not start, s."""
 
 WARNING_LOOKS: Final = 10
-"""Looks in a row at which something may be in the way before that is a warning; not before it has
-lasted for as many seconds, since anything that changes brings another look."""
+"""Failed rebalances in a row before a warning. The trouble must also last for as many seconds,
+since each change causes a rebalance."""
 
 MISSES_MAX: Final = 3
-"""Looks in a row at which a broker may list others and not this member before it gives its queues
-away. One that has just restarted hears from its clients one after the other."""
+"""Rebalances in a row without this member in a broker's list before it gives its queues away. A
+broker that has restarted learns its clients one by one."""
 
 
 class GroupConnections(BrokerConnections, Protocol):
     """Connections to the brokers that list the members of a group: a `ClientInstance`."""
 
     def members_to_list(self, route: TopicRoute) -> Sequence[tuple[str, int]]:
-        """Return whom to ask for the members of a group: broker names and ids, best first."""
+        """Return the brokers that list the members of a group, as names and ids, best first."""
         ...
 
     def session_since_ms(self, broker_name: str, broker_id: int) -> tuple[int | None, bool]:
-        """Return since when a member has known this client, and whether it knows the others too."""
+        """Return the begin of this client's Session, and whether the broker has those of others."""
         ...
 
 
@@ -58,11 +57,11 @@ class TopicRoutes(Protocol):
     """Routes by topic: a client's `RouteCache`."""
 
     async def route(self, topic: str) -> TopicRoute:
-        """Return the route of `topic`, asking when it is not known."""
+        """Return the cached or present route of `topic`."""
         ...
 
     def is_registered(self, topic: str, broker_name: str) -> bool:
-        """Return whether NameServers name a broker in the route of `topic` now."""
+        """Return whether the present route of `topic` names a broker."""
         ...
 
 
@@ -91,11 +90,10 @@ class OwnedQueues(Protocol):
 
 
 class KnownMembers:
-    """The members of a group, by the lists of brokers that may not know all of them yet. Pure.
+    """Members of a group, by lists of brokers that may be incomplete. Pure.
 
-    A broker that has just started, or was promoted, hears from its clients one after the other.
-    Whom it has not listed since then, and another one did before, counts as a member until the
-    broker is settled; else the first to come would take the queues of all.
+    A broker that has started or was promoted learns its clients one by one. A member of an earlier
+    list counts as a member until the broker is settled; else the first client would get all queues.
     """
 
     def __init__(self) -> None:
@@ -105,16 +103,16 @@ class KnownMembers:
 
     @property
     def is_certain(self) -> bool:
-        """True when the last broker listed every member itself."""
+        """True if the last list had every member."""
         return not self._carried
 
     def take(self, listed: Collection[str], source: object, *, is_settled: bool) -> list[str]:
-        """Return the members, sorted, when a broker lists some.
+        """Return the members, sorted, after a list of a broker.
 
         Args:
-            listed: Client ids.
-            source: Which Session lists them: after a restart of the broker it is another one.
-            is_settled: The broker knows every member.
+            listed: Client ids in the list.
+            source: Session of the list. A restart of the broker gives another one.
+            is_settled: True = the list is complete.
         """
         if is_settled:
             self._carried = frozenset()
@@ -135,17 +133,17 @@ class AssignmentChange:
 
 
 def change_of(owned: Sequence[MessageQueue], share: Sequence[MessageQueue]) -> AssignmentChange:
-    """Return what to drop of `owned` and what to add to it, so that it becomes `share`."""
+    """Return the queues to drop and to add so that `owned` becomes `share`."""
     had, wanted = set(owned), set(share)
     return AssignmentChange(dropped=sorted(had - wanted), added=sorted(wanted - had))
 
 
 class _LastingTrouble(str):
-    """Text of a trouble that does not pass by itself."""
+    """Text of a trouble that needs an operator or a programmer."""
 
 
 def _trouble_of(what: str, error: TernError | None, *, is_lasting: bool = True) -> str:
-    """Return what is in the way; that an operator or a programmer is to mend does not pass."""
+    """Return the text of a trouble. An error that an operator must mend is a lasting trouble."""
     if error is None:
         return what
     text = f"{what}: {error}"
@@ -154,7 +152,7 @@ def _trouble_of(what: str, error: TernError | None, *, is_lasting: bool = True) 
 
 @dataclass(slots=True)
 class _Trouble:
-    """Trouble that keeps a member from its share of one topic, as far as it was logged."""
+    """Logged trouble of a member with its share of one topic."""
 
     since_ms: int
     looks: int = 0
@@ -163,24 +161,24 @@ class _Trouble:
 
 
 class Rebalancer:
-    """Keeps the owned queues equal to this member's share, step by step.
+    """Rebalances the owned queues of this member, step by step.
 
     Args:
-        brokers: Gives the connections.
-        routes: Tells the queues.
-        owned: What is changed.
-        group: Whose members share.
-        client_id: This member.
-        subscriptions: By topic.
-        optional_topics: Those of them that need not exist: nothing is said of one that is missing.
-        takes_all: This member takes every queue, whoever else is there: it broadcasts.
-        allocate: Which queues are whose.
-        timeout_s: For each request.
-        take_over_wait_s: Pause before queues are taken over that another member may give away.
-        wall_ms: Tells the time.
-        on_settled: Called after a look at which every topic was known and nothing failed.
-        retry_soon: Called when a look must be repeated in `RETRY_S`.
-        on_refused: Called at each look for each topic of which no queue may be read.
+        brokers: Connections of the client.
+        routes: Routes by topic.
+        owned: Assignment to change.
+        group: Consumer group.
+        client_id: Id of this member.
+        subscriptions: Subscriptions by topic.
+        optional_topics: Topics that may be missing without a log line.
+        takes_all: True = this member takes every queue, because it broadcasts.
+        allocate: Strategy of the shares.
+        timeout_s: Timeout of each request, s.
+        take_over_wait_s: Pause before queues are taken over from another member, s.
+        wall_ms: Clock, Unix ms.
+        on_settled: Called after a rebalance without failures in which every topic was known.
+        retry_soon: Called when the rebalance must be repeated after `RETRY_S`.
+        on_refused: Called at each rebalance for each topic without a readable queue.
     """
 
     def __init__(
@@ -215,22 +213,22 @@ class Rebalancer:
         self._take_over_wait_s = take_over_wait_s
         self._wall_ms = wall_ms
         self._since_ms: dict[str, int] = {}
-        """By topic: when its queues were shared for the first time."""
+        """Time of the first share of each topic, Unix ms."""
         self._on_settled = on_settled
         self._retry_soon = retry_soon
         self._on_refused = on_refused
         self._misses = dict.fromkeys(subscriptions, 0)
         self._troubles: dict[str, _Trouble] = {}
-        """By topic: what is in the way at present."""
+        """Present trouble of each topic."""
         self._known = {topic: KnownMembers() for topic in subscriptions}
         self._unreadable = UnreadableBrokers()
         self._uncovered: dict[str, list[str]] = {}
-        """By topic: brokers whose queues no member takes."""
+        """Brokers of each topic with queues that no member takes."""
 
     async def step(self) -> bool:
-        """Rebalance every topic once. The step of a job."""
+        """Rebalance every topic once. Step of a job."""
         is_settled = True
-        # What need not exist comes last: taking its queues over must not hold up the others.
+        # Optional topics come last: their queues must not delay those of the others.
         for topic in sorted(self._subscriptions, key=lambda t: (t in self._optional_topics, t)):
             trouble = await self._rebalance(topic)
             is_lasting = isinstance(trouble, RefusedError | _LastingTrouble)
@@ -247,17 +245,17 @@ class Rebalancer:
         return False
 
     async def _rebalance(self, topic: str) -> str | RefusedError:
-        """Make the owned queues of `topic` this member's share; return why that cannot be done.
+        """Rebalance `topic`. Return the trouble; "" = none.
 
-        A refusal says that no queue may be read, so that there is no share.
+        A refusal means that no queue may be read, so that there is no share.
         """
         try:
             route = await self._routes.route(topic)
         except TernError as error:
             if topic in self._optional_topics and isinstance(error, TopicNotFound):
                 return ""
-            # What is owned stays: the NameServer may be away or may just have started. Whether a
-            # queue is gone its broker says, and ends the subscription.
+            # Owned queues stay: the NameServer may be away or may just have started. The broker of
+            # a deleted queue ends the subscription.
             is_waited_for = isinstance(error, TopicNotFound) and topic in self._since_ms
             return _trouble_of("no route", error, is_lasting=not is_waited_for)
         names = [data.broker_name for data in route.brokers]
@@ -300,8 +298,8 @@ class Rebalancer:
         )
         await self._owned.drop(change.dropped)
         if change.added and len(members) > 1:
-            # All members look at the same moment: what another one gives away just now is to be
-            # committed before this one asks where to begin.
+            # All members rebalance at the same moment. The other one must commit the queues that it
+            # gives away before this member reads their offsets.
             await asyncio.sleep(self._take_over_wait_s)
         subscription = self._subscriptions[topic]
         if not await self._owned.start(dict.fromkeys(change.added, subscription), since_ms):
@@ -309,7 +307,7 @@ class Rebalancer:
         return trouble
 
     def _note_uncovered(self, topic: str, queues: Sequence[MessageQueue]) -> None:
-        """Log, once a change, which brokers' queues no member takes."""
+        """Log each change of the brokers with queues that no member takes."""
         allocate = self._allocate
         if self._takes_all or not isinstance(allocate, AllocateByMachineRoom):
             return
@@ -325,12 +323,10 @@ class Rebalancer:
             )
 
     async def _members(self, told: TopicRoute, route: TopicRoute) -> list[str] | str:
-        """Return the group's members as the first broker that answers lists them, sorted.
+        """Return the group's members, sorted, from the first broker that answers; else the trouble.
 
-        Or why there is no list.
-
-        Slaves list them like masters: what is owned stays where it is when a master goes. One that
-        no NameServer tells may not know every member.
+        Slaves list members like masters, so owned queues stay when a master goes away. A broker
+        that no NameServer knows may not have every member.
         """
         request = groups.ListMembersRequest(group=self._group)
         asked = told if told.brokers else route
@@ -357,9 +353,9 @@ class Rebalancer:
         return _trouble_of("no broker lists the members", refused)
 
     def _log_trouble(self, topic: str, trouble: str, *, is_lasting: bool) -> None:
-        """Log what is new, so that a look each second does not fill the log.
+        """Log a change of the trouble only, since a rebalance may run each second.
 
-        What passes by itself, as while a broker restarts, is no warning until it has lasted.
+        A passing trouble, such as the restart of a broker, becomes a warning only when it lasts.
         """
         before = self._troubles.pop(topic, None)
         if not trouble:

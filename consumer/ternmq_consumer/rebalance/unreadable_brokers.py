@@ -1,4 +1,4 @@
-"""Brokers whose queues of a topic may not be read, while other brokers' queues may."""
+"""Brokers without read permission for a topic that other brokers let a client read."""
 
 import logging
 
@@ -8,15 +8,15 @@ logger = logging.getLogger(__name__)
 
 
 class UnreadableBrokers:
-    """Unreadable brokers by topic, as a reader has logged them last. Owned by that reader."""
+    """Unreadable brokers of each topic in the last log line. Owned by one reader."""
 
     def __init__(self) -> None:
         self._logged: dict[str, list[str]] = {}
 
     def note(self, route: TopicRoute) -> None:
-        """Log the brokers by which a topic is read only in part, once for each change.
+        """Log each change of the brokers that restrict the read of a topic to a part.
 
-        A topic of which no queue may be read is an error elsewhere.
+        A topic without a readable queue is an error elsewhere.
         """
         closed = route.closed_brokers() if route.read_queues() else []
         if closed and closed != self._logged.get(route.topic):

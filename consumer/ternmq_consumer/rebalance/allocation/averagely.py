@@ -1,4 +1,4 @@
-"""Equal shares: neighbouring queues, or every n-th one. Pure.
+"""Equal shares of neighbouring queues, or of every n-th queue. Pure.
 
 7 queues, 3 members    averagely    0 1 2 | 3 4 | 5 6
                        by circle    0 3 6 | 1 4 | 2 5
@@ -15,13 +15,13 @@ def allocate_averagely(
     """Return the neighbouring queues that belong to `member`.
 
     Args:
-        queues: Every queue of the topic, sorted.
-        members: Every live member of the group, sorted, each once.
-        member: Who asks. One that is not among `members` gets nothing.
+        queues: All queues of the topic, sorted.
+        members: All live members of the group, sorted, each once.
+        member: Member of the share. A member outside `members` gets no queue.
 
     Returns:
-        A slice of `queues`. The shares of all members together are `queues`, without overlap, and
-        their sizes differ by one at most; the larger shares come first.
+        Slice of `queues`. The shares of all members are disjoint and cover `queues`. Their sizes
+        differ by at most one; the larger shares come first.
 
     Source:
         RocketMQ `AllocateMessageQueueAveragely`.
@@ -37,10 +37,10 @@ def allocate_averagely(
 def allocate_by_circle(
     queues: Sequence[MessageQueue], members: Sequence[str], member: str
 ) -> Sequence[MessageQueue]:
-    """Return every n-th queue for the n members, beginning at the place of `member`.
+    """Return every n-th queue for the n members, from the position of `member` on.
 
-    Sizes are those of `allocate_averagely`; each member has queues of more brokers, so that one
-    which is slow is felt by all alike. Arguments as there.
+    Arguments and sizes are those of `allocate_averagely`. Each member has queues of more brokers,
+    so that a slow broker affects all members equally.
 
     Source:
         RocketMQ `AllocateMessageQueueAveragelyByCircle`.

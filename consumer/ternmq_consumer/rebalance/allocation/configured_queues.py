@@ -7,16 +7,16 @@ from ternmq_model.queue import MessageQueue
 
 
 class AllocateByConfiguration:
-    """Gives the member that uses it the queues that it names, whoever else is there.
+    """Strategy that gives a member its configured queues, independent of other members.
 
-    Nobody takes the queues of a member that is away. That every queue is named for one member, and
-    for one alone, is up to whoever configures them.
+    No other member takes the queues of a member that is away. The operator must configure every
+    queue for exactly one member.
 
     Args:
-        queues: This member's, of any topics. Those that do not exist are passed over.
+        queues: Queues of this member, of any topics. Missing queues are ignored.
 
     Raises:
-        ConfigError: What is given are not queues.
+        ConfigError: A value of `queues` is no queue.
 
     Source:
         RocketMQ `AllocateMessageQueueByConfig`.
@@ -32,5 +32,5 @@ class AllocateByConfiguration:
     def __call__(
         self, queues: Sequence[MessageQueue], members: Sequence[str], member: str
     ) -> Sequence[MessageQueue]:
-        """Return those of `queues` that were configured. See `AllocationStrategy`."""
+        """Return the configured ones of `queues`. See `AllocationStrategy`."""
         return [queue for queue in queues if queue in self._queues]

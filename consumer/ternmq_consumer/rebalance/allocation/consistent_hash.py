@@ -1,4 +1,4 @@
-"""Shares by consistent hashing, which change little when members come and go. Pure."""
+"""Shares by consistent hashing: they change little when members come and go. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from ternmq_model.errors import ConfigError
 from ternmq_model.queue import MessageQueue
 
 VIRTUAL_NODES: Final = 10
-"""Points of the ring that one member has, unless told otherwise."""
+"""Default number of a member's points on the ring."""
 
 VIRTUAL_NODES_MAX: Final = 10_000
 
@@ -18,7 +18,7 @@ VIRTUAL_NODES_MAX: Final = 10_000
 def hash_of(text: str) -> int:
     """Return the first four bytes of the MD5 of `text`, as an unsigned number.
 
-    Nothing is kept secret by it: it is to spread alike in every language.
+    The hash is not for security: members in every language must compute equal points.
 
     Source: RocketMQ `ConsistentHashRouter.MD5Hash`.
     """
@@ -26,7 +26,7 @@ def hash_of(text: str) -> int:
 
 
 def name_of(queue: MessageQueue) -> str:
-    """Return a queue as RocketMQ writes it; that text is hashed.
+    """Return the text of a queue in RocketMQ, which is hashed.
 
     Source: RocketMQ `MessageQueue.toString`.
     """
@@ -37,18 +37,18 @@ def name_of(queue: MessageQueue) -> str:
 
 
 class AllocateByConsistentHash:
-    """Puts members on a ring, and gives each queue to the member that follows it there.
+    """Strategy that puts members on a ring and gives each queue to the next member on it.
 
-    When one of n members goes, its queues alone move, about the n-th part. Shares differ in size,
+    When one of n members leaves, only its queues move, about the n-th part. Shares differ in size,
     and some may be empty.
 
     Args:
-        virtual_nodes: How many points of the ring each member has, 1 to 10,000: more make shares
-            more equal and members slower to compute them.
-        hash_text: Where a text lies on the ring.
+        virtual_nodes: Points of each member on the ring, 1 to 10,000. More points make shares more
+            equal and their computation slower.
+        hash_text: Function that returns the point of a text on the ring.
 
     Raises:
-        ConfigError: The number of virtual nodes.
+        ConfigError: `virtual_nodes` is out of its range.
 
     Source:
         RocketMQ `AllocateMessageQueueConsistentHash`, `ConsistentHashRouter`.
@@ -67,7 +67,7 @@ class AllocateByConsistentHash:
     def __call__(
         self, queues: Sequence[MessageQueue], members: Sequence[str], member: str
     ) -> Sequence[MessageQueue]:
-        """Return the queues that `member` follows on the ring. See `AllocationStrategy`."""
+        """Return the queues in front of `member` on the ring. See `AllocationStrategy`."""
         if member not in members:
             return []
         points, owners = self._ring_of(tuple(members))
@@ -81,7 +81,7 @@ class AllocateByConsistentHash:
     def _make_ring(self, members: tuple[str, ...]) -> tuple[list[int], list[str]]:
         """Return the ring's points, sorted, and the member of each.
 
-        Of two members that have one point the later one has it.
+        If two members have equal points, the later one gets the point.
         """
         ring = {
             self._hash_text(f"{member}-{number}"): member

@@ -1,4 +1,4 @@
-"""Shares by machine room, so that messages cross no slow line. Pure."""
+"""Shares by machine room, so that messages do not cross slow lines. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -8,28 +8,28 @@ from ternmq_model.queue import MessageQueue
 
 
 def room_of_broker(broker_name: str) -> str:
-    """Return the room in `<room>@<name>`, else what stands before the first `-`."""
+    """Return the room in `<room>@<name>`, else the text before the first `-`."""
     room, at_sign, _ = broker_name.partition("@")
     return room if at_sign else broker_name.split("-", 1)[0]
 
 
 def room_of_member(client_id: str) -> str:
-    """Return what stands before the first `-` of a client id, which begins with its host's name."""
+    """Return the text before the first `-` of a client id, which begins with the host's name."""
     return client_id.split("-", 1)[0]
 
 
 class AllocateByMachineRoom:
-    """Shares out the queues of some machine rooms alone, equally.
+    """Strategy of equal shares in the queues of some machine rooms.
 
-    A room is the part before `@` of a broker's name, or before the first `-` where there is no `@`.
-    Queues of other rooms nobody gets: other groups, or members configured otherwise, have to see to
-    them. The consumer logs which they are.
+    A room is the part of a broker's name before `@`, or before the first `-` without an `@`. No
+    member gets queues of other rooms: other groups, or members with other rooms, must consume them.
+    The consumer logs these queues.
 
     Args:
-        rooms: Whose queues are shared out; at least one. All members must name the same.
+        rooms: Machine rooms, at least one. All members must have equal ones.
 
     Raises:
-        ConfigError: No room, or one that is empty or has an `@`.
+        ConfigError: There is no room, or a room is empty or has an `@`.
 
     Source:
         RocketMQ `AllocateMessageQueueByMachineRoom`, which knows no room in a name without `@`.
@@ -46,7 +46,7 @@ class AllocateByMachineRoom:
     def __call__(
         self, queues: Sequence[MessageQueue], members: Sequence[str], member: str
     ) -> Sequence[MessageQueue]:
-        """Return the share of `member`: neighbours, then one that is left over."""
+        """Return the share of `member`: neighbouring queues, then one of the remainder."""
         if member not in members:
             return []
         wanted = [queue for queue in queues if self.covers(queue)]
@@ -63,16 +63,16 @@ class AllocateByMachineRoom:
 
 
 class AllocateNearby:
-    """Gives queues to members of their own room, and those of a room without members to all.
+    """Strategy that gives queues to members of their room; of a room without members, to all.
 
     Args:
-        inner: Shares out the queues of one room among its members, or of a deserted one among all.
-        room_of_broker: Tells a broker's room by its name.
-        room_of_member: Tells a member's room by its client id, which begins with the host's name.
+        inner: Strategy of the shares in one room, and in a room without members.
+        room_of_broker: Function that returns a broker's room by its name.
+        room_of_member: Function that returns a member's room by its client id.
 
     Source:
-        RocketMQ `AllocateMachineRoomNearby`; which refuses to work where a room is empty. Here that
-        is a room like any other.
+        RocketMQ `AllocateMachineRoomNearby`. RocketMQ refuses an empty room name; here it is a room
+        like any other.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class AllocateNearby:
     def __call__(
         self, queues: Sequence[MessageQueue], members: Sequence[str], member: str
     ) -> Sequence[MessageQueue]:
-        """Return the share of `member`: of its own room first, then of each deserted one."""
+        """Return the share of `member`: in its own room, then in each room without members."""
         if member not in members:
             return []
         queues_by_room: dict[str, list[MessageQueue]] = {}

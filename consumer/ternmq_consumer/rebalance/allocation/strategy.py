@@ -1,9 +1,8 @@
-"""The type of a strategy: a function that members compute alone. Pure.
+"""Type of allocation strategies. Pure.
 
-Members never talk to each other: each computes the whole plan alone and takes its own part. So a
-strategy may depend on its arguments and its own settings only, which all members of a group have
-alike, never on a clock, on randomness or on local load, or two members would own one queue, or none
-would.
+Members do not talk to each other: each computes all shares alone and takes its own. So a strategy
+depends only on its arguments and its settings, which are equal for all members of a group. With a
+clock, randomness or local load, a queue could have two owners or none.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,5 +10,5 @@ from collections.abc import Callable, Sequence
 from ternmq_model.queue import MessageQueue
 
 AllocationStrategy = Callable[[Sequence[MessageQueue], Sequence[str], str], Sequence[MessageQueue]]
-"""Takes all queues of one topic (sorted), all members (client ids, sorted, each once) and one
-member; returns its share."""
+"""Function of all queues of one topic (sorted), all members (client ids, sorted, each once) and one
+member. It returns the share of that member."""

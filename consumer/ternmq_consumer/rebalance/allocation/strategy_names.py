@@ -1,4 +1,4 @@
-"""Strategies by the names that RocketMQ gives them. Pure."""
+"""Strategies by their names in RocketMQ. Pure."""
 
 from typing import Final
 
@@ -22,18 +22,18 @@ _WITH_ARGUMENTS: Final = {
     "MACHINE_ROOM": "AllocateByMachineRoom(rooms)",
     "MACHINE_ROOM_NEARBY": f"'{NEARBY_PREFIX}<inner strategy>', or AllocateNearby(inner)",
 }
-"""Arguments, or objects, to give instead of a name that alone says too little."""
+"""Objects to use in place of names of strategies that need arguments."""
 
 
 def strategy_of(allocate: AllocationStrategy | str) -> AllocationStrategy:
-    """Return the strategy that `allocate` is, or that has that name.
+    """Return `allocate` itself, or the strategy with that name.
 
     Args:
         allocate: `AVG`, `AVG_BY_CIRCLE`, `CONSISTENT_HASH`, or `MACHINE_ROOM_NEARBY-` and one of
             these; or a strategy.
 
     Raises:
-        ConfigError: There is none of that name, it needs arguments, or it cannot be called.
+        ConfigError: The name is unknown or needs arguments, or the object cannot be called.
     """
     if not isinstance(allocate, str):
         if fault := fault_of_function(allocate, 3):
