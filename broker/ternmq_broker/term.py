@@ -9,6 +9,8 @@ from typing import Final
 
 from ternmq_broker.assembly.broker_assembly import BrokerAssembly
 from ternmq_broker.config import BrokerConfig
+from ternmq_broker.environment import broker_environment
+from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.registration import Registrant, Registrar
 from ternmq_broker.replication.role import start_role
 from ternmq_broker.replication.role.epoch_poll import EpochPoll
@@ -21,7 +23,7 @@ from ternmq_broker.state.recovered_topics import put_found_topics
 from ternmq_broker.state.replication_record import LogCut
 from ternmq_broker.state.table_formats import REPLICATION
 from ternmq_broker.state.table_generations import config_folder
-from ternmq_broker.state.tables import StoreView, Tables, load_tables
+from ternmq_broker.state.tables import Tables, load_tables
 from ternmq_broker.steady_clock import SteadyClock
 from ternmq_broker.storage.record_addresses import own_host
 from ternmq_model.address import Address
@@ -202,13 +204,7 @@ class Term(Lifecycle):
             config,
             files,
             blocking,
-            StoreView(
-                store.session.notes.tables,
-                store.queues,
-                store.next_offset,
-                lambda: store.max_physical,
-                store.deletions,
-            ),
+            store,
             is_slave=is_slave,
             now_ms=env.clock.wall_ms(),
         )
@@ -222,14 +218,16 @@ class Term(Lifecycle):
         await self._take_over(member, tables, store)
         registrar = self._registrar(tables)
         parts = self._assembly = BrokerAssembly(
-            config,
-            store_config=self._store_config,
-            member=member,
-            env=env,
-            clock=self._clock,
-            store=store,
-            tables=tables,
-            registrar=registrar,
+            broker_environment(
+                env,
+                LiveSettings(config, self._store_config),
+                self._clock,
+                store,
+                tables,
+                registrar,
+                is_slave=is_slave,
+            ),
+            member,
         )
         await self._serve(stack, parts, registrar, member)
         logger.info(

@@ -5,13 +5,13 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ternmq_broker.replication.tables.service import MetadataService
 from ternmq_broker.replication.tables.synchronizer import (
     TableSynchronizer,
 )
-from ternmq_broker.state.tables import StoreView, Tables, load_tables
+from ternmq_broker.state.tables import Tables, load_tables
 from ternmq_broker.storage.admission import Admission
 from ternmq_model.address import Address
 from ternmq_model.offsets import QueueOffset
@@ -66,8 +66,18 @@ class Member:
         self.told += 1
 
 
-def _far_end(topic: str, queue_id: int) -> QueueOffset:
-    return QueueOffset(1 << 60)
+class FarStore:
+    """A store whose queues end beyond every committed offset."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def next_offset(self, topic: str, queue_id: int) -> QueueOffset:
+        """Return an offset that no group has committed."""
+        return QueueOffset(1 << 60)
 
 
 async def member(
@@ -86,7 +96,7 @@ async def member(
         replace(CONFIG, auto_create_topics=host == "m"),
         files,
         env.blocking,
-        StoreView((), store.queues, _far_end, lambda: store.max_physical),
+        cast("MessageStore", FarStore(store)),
         now_ms=env.clock.wall_ms(),
     )
     return Member(env, files, store, tables)

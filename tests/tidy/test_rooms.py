@@ -29,8 +29,8 @@ COMMON: Final = frozenset(
 FLOORS: Final[Mapping[str, Sequence[str]]] = {
     "ternmq_broker": (
         *("broker", "term", "assembly", "admin scan", "send pull transactions"),
-        *("groups scheduled replication", "storage registration", "state live_settings"),
-        "config steady_clock statistics",
+        *("groups scheduled replication", "environment", "storage registration"),
+        *("state live_settings", "config steady_clock statistics"),
     ),
     "ternmq_store": (
         *("scan_process truncation", "scan message_store"),

@@ -5,25 +5,23 @@ Both read files in the blocking pool, never the loop's maps.
 Source: RocketMQ `QueryMessageProcessor`, `AdminBrokerProcessor.searchOffsetByTimestamp`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from ternmq_broker.state.topics import TopicTable
+from ternmq_broker.storage.reader import StoreReader
 from ternmq_model.arrays import pack_int32s
 from ternmq_model.errors import refusal
 from ternmq_model.names import check_topic, is_read_forbidden
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.environment import Blocking
 from ternmq_remoting.rpc import Call, Handler, unary
 from ternmq_remoting.service_methods import QUERY_MESSAGES, QUERY_OFFSET_BY_TIME
 from ternmq_store.message_store import MessageStore
 from ternmq_store.query.key_search import MATCHES_MAX, KeyQuery
 from ternmq_store.query.time_search import BoundaryType
-
-T = TypeVar("T")
 
 _BOUNDARIES: Final = {admin.LOWER: BoundaryType.LOWER, admin.UPPER: BoundaryType.UPPER}
 _EVER_MS: Final = 1 << 62
@@ -34,8 +32,8 @@ class QueryService:
     """Serves look-ups by key and by time. Owns nothing."""
 
     store: MessageStore
+    reader: StoreReader
     topics: TopicTable
-    blocking: Blocking
 
     def handlers(self) -> Sequence[Handler]:
         """Return the handlers of the service."""
@@ -77,7 +75,7 @@ class QueryService:
             maximum=min(request.messages_max or MATCHES_MAX, MATCHES_MAX),
             is_unique=request.is_unique_key,
         )
-        records = await self._run(self.store.searches.by_key(query).run)
+        records = await self.reader.run(self.store.searches.by_key(query).run)
         if not records:
             where = f"topic {request.topic!r}" if request.topic else "any topic"
             remark = f"no message of {where} has the key {request.key!r}"
@@ -92,15 +90,8 @@ class QueryService:
         topic = self._existing(request.topic)
         boundary = _BOUNDARIES[request.boundary]
         search = self.store.searches.by_time(topic, request.queue_id, request.at_ms, boundary)
-        offset = 0 if search is None else await self._run(search.run)
+        offset = 0 if search is None else await self.reader.run(search.run)
         return admin.QueryOffsetByTimeReply(offset=offset)
-
-    async def _run(self, search: Callable[[], T]) -> T:
-        try:
-            return await self.blocking.run(search)
-        except OSError as error:
-            remark = f"the disk cannot be read: {error}"
-            raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
 
     def _existing(self, topic: str) -> str:
         is_stored = any(topic == stored for stored, _ in self.store.queues())

@@ -1,4 +1,4 @@
-"""Topics, groups and the broker itself, for operators.
+"""Topics and the broker itself, for operators.
 
 Source: RocketMQ `AdminBrokerProcessor`.
 """
@@ -9,50 +9,31 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from ternmq_broker.groups.service import NEVER_CONSUMED
-from ternmq_broker.groups.sessions import SessionManager
-from ternmq_broker.pull.long_polling import PullHoldTable
-from ternmq_broker.registration import Registrar
+from ternmq_broker.environment import BrokerEnvironment
+from ternmq_broker.groups.assembly import GroupAssembly
+from ternmq_broker.pull.assembly import PullAssembly
 from ternmq_broker.replication.role.membership import Membership
 from ternmq_broker.scheduled.assembly import ScheduledAssembly
-from ternmq_broker.state.clients import ClientSession
-from ternmq_broker.state.lock_table import LockTable
-from ternmq_broker.state.tables import Tables
-from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_broker.state.topics import DELETED_AT_ONCE_MAX
-from ternmq_broker.statistics.broker_statistics import BrokerStatistics
-from ternmq_broker.statistics.lag import GroupLag
 from ternmq_broker.storage.retention import StoreRetention
 from ternmq_broker.transactions.assembly import Transactions
 from ternmq_model.errors import IllegalName, RefusedError, refusal
-from ternmq_model.names import check_stored_group, check_topic, is_system_topic
+from ternmq_model.names import check_topic, is_system_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import QUEUES_MAX, TOPICS_AT_ONCE_MAX, Permission, TopicConfig
 from ternmq_model.version import __version__
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
-from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.converters import (
-    group_settings_to_pb,
-    status_of,
-    topic_config_from_pb,
-    topic_config_to_pb,
-)
-from ternmq_remoting.environment import Environment
-from ternmq_remoting.pagination import page_of
+from ternmq_remoting.converters import status_of, topic_config_from_pb, topic_config_to_pb
 from ternmq_remoting.rpc import Call, Handler, unary
 from ternmq_remoting.service_methods import (
     CLEAN_STORE,
     DELETE_TOPIC,
     DESCRIBE_BROKER,
-    DESCRIBE_GROUP,
     DESCRIBE_TOPIC,
-    LIST_GROUPS,
     PUT_TOPIC,
     PUT_TOPICS,
 )
-from ternmq_store.config import FlushMode
-from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -60,58 +41,39 @@ _PERMISSIONS: Final = int(Permission.READ | Permission.WRITE | Permission.INHERI
 
 
 class AdminService:
-    """The part of the Admin contract that concerns topics, groups and the broker.
+    """The part of the Admin contract that concerns topics and the broker.
 
     Args:
+        env: Settings, store and tables of the term.
         member: Membership of the broker in its name.
-        env: Clock and blocking calls.
-        store: The open store.
-        tables: Topics, groups and offsets.
-        registrar: Registers changed topics at the NameServers.
-        statistics: Counts by topic.
-        locks: Locks of queues.
-        sessions: Sessions of clients.
-        retention: Removes files; no topic is deleted during a pass.
+        groups: Locks of groups.
+        pulls: Pulls that wait, and listeners for deleted topics.
         scheduled: Delayed and timed messages.
         transactions: Open transactions.
-        holds: Pulls that wait.
-        deletion_listeners: Pulls and scans that end when their topic is deleted.
-        flush_mode: Flush mode of the log.
+        retention: Removes files; no topic is deleted during a pass.
     """
 
     def __init__(
         self,
+        env: BrokerEnvironment,
         member: Membership,
-        env: Environment,
-        store: MessageStore,
-        tables: Tables,
-        registrar: Registrar,
-        statistics: BrokerStatistics,
-        *,
-        locks: LockTable,
-        sessions: SessionManager,
-        retention: StoreRetention,
+        groups: GroupAssembly,
+        pulls: PullAssembly,
         scheduled: ScheduledAssembly,
         transactions: Transactions,
-        holds: PullHoldTable,
-        deletion_listeners: TopicDeletionListeners,
-        flush_mode: FlushMode,
+        retention: StoreRetention,
     ) -> None:
+        self._env = env
         self._member = member
         self._clock = env.clock
-        self._store = store
-        self._tables = tables
-        self._registrar = registrar
-        self._statistics = statistics
-        self._locks = locks
-        self._sessions = sessions
-        self._retention = retention
+        self._store = env.store
+        self._tables = env.tables
+        self._registrar = env.registrar
+        self._locks = groups.locks
+        self._pulls = pulls
         self._scheduled = scheduled
         self._transactions = transactions
-        self._holds = holds
-        self._deletion_listeners = deletion_listeners
-        self._flush_mode = flush_mode
-        self._lag = GroupLag(store, env.clock, env.blocking)
+        self._retention = retention
         self._started_at_ms = env.clock.wall_ms()
         self._leaving: dict[object, str] = {}
         """Topics of the calls whose deletions wait, in the order of the calls. Two calls may name
@@ -125,8 +87,6 @@ class AdminService:
             unary(PUT_TOPICS, self.put_topics),
             unary(DELETE_TOPIC, self.delete_topic),
             unary(DESCRIBE_TOPIC, self.describe_topic),
-            unary(LIST_GROUPS, self.list_groups),
-            unary(DESCRIBE_GROUP, self.describe_group),
             unary(DESCRIBE_BROKER, self.describe_broker),
             unary(CLEAN_STORE, self.clean_store),
         )
@@ -221,9 +181,9 @@ class AdminService:
                 tables.topics.remove(topic, now_ms=self._clock.wall_ms())
                 tables.offsets.remove_topic(topic)
                 self._locks.remove_topic(topic)
-                self._deletion_listeners.deleted(topic)
+                self._pulls.deletion_listeners.deleted(topic)
                 tables.filters.remove_topic(topic)
-                self._statistics.forget_topic(topic)
+                self._env.statistics.forget_topic(topic)
                 logger.info("topic deleted topic=%s", topic)
         await self._save_deletions(topics)
 
@@ -235,7 +195,7 @@ class AdminService:
             RefusedError: A NameServer refuses them; names it. They are saved.
         """
         for topic in topics:
-            for pull in self._holds.take_topic(topic):
+            for pull in self._pulls.holds.take_topic(topic):
                 pull.wake()
         version = self._tables.topics.version
         self._registrar.changed()
@@ -281,51 +241,6 @@ class AdminService:
             )
         return reply
 
-    async def list_groups(
-        self, request: admin.ListGroupsRequest, call: Call
-    ) -> admin.ListGroupsReply:
-        """Return a page of the groups that have members, offsets or settings."""
-        known = self._sessions.table.groups() | self._tables.offsets.groups()
-        known |= {each.group for each in self._tables.groups}
-        behind = (group for group in sorted(known) if group > request.page_token)
-        page, has_more = page_of(behind, request.page_size, len)
-        return admin.ListGroupsReply(groups=page, next_page_token=page[-1] if has_more else "")
-
-    async def describe_group(
-        self, request: admin.DescribeGroupRequest, call: Call
-    ) -> admin.DescribeGroupReply:
-        """Return the members, offsets and settings of a group."""
-        tables = self._tables
-        group = check_stored_group(request.group)
-        members = self._sessions.table.members(group)
-        offsets = tables.offsets.topics_of(group)
-        settings = tables.groups.get(group)
-        if not members and not offsets and settings is None:
-            remark = f"group {group!r} does not exist"
-            raise refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-        reply = admin.DescribeGroupReply(
-            members=[_member(each, group) for each in members],
-            differences=self._sessions.differences(group),
-        )
-        subscribed = {topic for each in members for topic in each.memberships[group].subscriptions}
-        for topic in sorted(subscribed | offsets.keys()):
-            config, kept = tables.topics.get(topic), offsets.get(topic, {})
-            queues = set(kept) | set(range(config.read_queues if config else 0))
-            for queue_id in sorted(queues):
-                least, end = self._store.queue_range(topic, queue_id)
-                reply.progress.add(
-                    topic=topic,
-                    queue_id=queue_id,
-                    committed_offset=kept.get(queue_id, NEVER_CONSUMED),
-                    min_offset=least,
-                    max_offset=end,
-                    version=tables.offsets.version(group, topic, queue_id),
-                )
-        if settings is not None:
-            reply.settings.CopyFrom(group_settings_to_pb(settings))
-        await self._lag.tell(reply.progress)
-        return reply
-
     async def describe_broker(
         self, request: admin.DescribeBrokerRequest, call: Call
     ) -> admin.DescribeBrokerReply:
@@ -343,7 +258,7 @@ class AdminService:
             log_flushed_offset=store.flushed_offset,
             log_confirm_offset=store.confirm_offset,
             dispatched_offset=store.dispatched_offset,
-            flush_mode=self._flush_mode.value,
+            flush_mode=self._env.live.broker.flush_mode.value,
             disk_used_percent=100 * store.cleaner.used_share,
             disk_level=store.cleaner.level.name.lower(),
             waiting=self._scheduled.describe(),
@@ -386,26 +301,3 @@ def _checked(told: common.TopicConfig) -> TopicConfig:
         remark = f"topic {topic!r}: sys_flag {told.sys_flag}; must be 0 to 3"
         raise refusal(ResponseCode.INVALID_PARAMETER, remark)
     return topic_config_from_pb(told)
-
-
-def _member(session: ClientSession, group: str) -> admin.GroupMember:
-    membership = session.memberships[group]
-    return admin.GroupMember(
-        client_id=session.client_id,
-        address=str(session.address),
-        connected_at_ms=session.connected_at_ms,
-        group=groups.ConsumerGroup(
-            group=group,
-            model=groups.BROADCASTING if membership.is_broadcasting else groups.CLUSTERING,
-            consume_from=membership.consume_from,
-            subscriptions=[
-                {
-                    "topic": each.topic,
-                    "expression_type": "TAG",
-                    "expression": each.expression,
-                    "version_ms": each.version_ms,
-                }
-                for _, each in sorted(membership.subscriptions.items())
-            ],
-        ),
-    )

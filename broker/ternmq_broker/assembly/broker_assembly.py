@@ -1,31 +1,35 @@
-"""The broker's parts, built around an open store and loaded tables, and wired to each other."""
+"""The broker's parts, built around an open store and loaded tables, and wired to each other.
+
+A master and a slave are built of the same parts and serve the same RPCs. A master delivers delayed
+and timed messages, checks transactions, stores events, and waits for its slaves. A slave has no
+timers: it stores what its master stored, and refuses what its master alone may do.
+
+Three more differences lie where they matter. A slave gives no locks and creates no topics
+(`groups/assembly`). It directs readers to the master (`pull/answers`). Its retention counts ages to
+its newest record at most, because the clock of its master gave the store times
+(`storage/retention`).
+"""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
+from ternmq_broker.admin.group_service import GroupAdminService
 from ternmq_broker.admin.query import QueryService
 from ternmq_broker.admin.service import AdminService
 from ternmq_broker.admin.settings import SettingsService
 from ternmq_broker.admin.store_service import StoreService
-from ternmq_broker.assembly.roles import MasterRole, SlaveRole
-from ternmq_broker.config import BrokerConfig
+from ternmq_broker.environment import BrokerEnvironment
 from ternmq_broker.groups.assembly import GroupAssembly
-from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.pull.assembly import PullAssembly
-from ternmq_broker.pull.offset_moved import OffsetMovedPublisher
-from ternmq_broker.pull.rules import PullRules
-from ternmq_broker.registration import Registrar
-from ternmq_broker.replication.assembly import (
-    claims_of,
-    replica_view_of,
-    replicas_of,
-    replication_services,
-)
 from ternmq_broker.replication.master.epoch_claims import EpochClaims
+from ternmq_broker.replication.master.replica_status import MasterStatus
+from ternmq_broker.replication.master.replicas import Replicas
+from ternmq_broker.replication.master.service import FollowService
+from ternmq_broker.replication.replica_view import ReplicaView
 from ternmq_broker.replication.role.membership import Membership
+from ternmq_broker.replication.role.service import StatusService
 from ternmq_broker.replication.slave.promotion import PromotionService
 from ternmq_broker.replication.slave.rpc_policy import slave_handlers
 from ternmq_broker.replication.slave.slave_replication import SlaveReplication
@@ -39,390 +43,295 @@ from ternmq_broker.send.request_reply import ReplyForwarder
 from ternmq_broker.send.service import SendService
 from ternmq_broker.state.epochs import newest_start
 from ternmq_broker.state.table_formats import table_paths
-from ternmq_broker.state.tables import Tables
-from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_broker.statistics.service import StatisticsService
-from ternmq_broker.steady_clock import SteadyClock
 from ternmq_broker.storage.ack_policy import AckPolicy
-from ternmq_broker.storage.admission import Admission
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.loop import StoreLoop
 from ternmq_broker.storage.memory_limit import memory_bytes
-from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.retention import StoreRetention
 from ternmq_broker.storage.verification import StoreVerification
 from ternmq_broker.transactions.assembly import Transactions
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
-from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler, RpcService
 from ternmq_runtime.service import Job
-from ternmq_store.config import StoreConfig
 from ternmq_store.dispatch.log_dispatcher import Arrival
-from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
 _DRAIN_TIMEOUT_S: Final = 5.0
+_SETTLE_TIMEOUT_S: Final = 2.0
 
 
 class BrokerAssembly:
     """Parts of one term of a broker, wired to each other. Owned by `Term`.
 
     Args:
-        config: The broker's settings.
-        store_config: Settings of the store.
+        env: Settings, store and tables of the term.
         member: Membership of the broker in its name.
-        env: Randomness, blocking calls, and `clock`.
-        clock: The broker's.
-        store: Open.
-        tables: Loaded.
-        registrar: Registers changed topics at the NameServers.
     """
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        *,
-        store_config: StoreConfig,
-        member: Membership,
-        env: Environment,
-        clock: SteadyClock,
-        store: MessageStore,
-        tables: Tables,
-        registrar: Registrar,
-    ) -> None:
-        self._config = config
-        self._live = LiveSettings(config, store_config)
-        self._live.on_change(self._settings_changed)
+    def __init__(self, env: BrokerEnvironment, member: Membership) -> None:
+        config, store, tables = env.live.broker, env.store, env.tables
+        self._env = env
         self._member = member
-        self._env, self._clock = env, clock
-        self._store, self._tables, self._registrar = store, tables, registrar
-        store.reads.memory_bytes = config.memory_bytes or memory_bytes()
         self._store_host: bytes | None = None
-        self._admission = Admission(
-            bytes_max=config.unanswered_max_bytes,
-            bytes_per_stream_max=config.stream_unanswered_max_bytes,
-        )
-        self._pulls = PullAssembly(config, env, store, self._admission)
-        self._statistics = BrokerStatistics(started_at_ms=env.clock.monotonic_ms())
-        store.statistics.observer = self._statistics
-        self._counted = StatisticsService(self._statistics, env.clock, member.identity.cluster)
-        self._groups = self._group_parts()
+        env.live.on_change(self._settings_changed)
+        store.reads.memory_bytes = config.memory_bytes or memory_bytes()
+        store.statistics.observer = env.statistics
+        store.missing_files.tables = table_paths(config.data)
         self._confirmations = Confirmations(lambda: store.failure)
-        self.replicas: Final = replicas_of(config, member, store, self._confirmations, env.clock)
-        """Slaves of this master; None for a slave."""
-        claims = claims_of(self.replicas)
-        self._replica_view = replica_view_of(member, self.replicas)
-        self._retention = self._build_retention()
+        self._replicas = None if member.is_slave else self._build_replicas()
+        self._claims: EpochClaims | None = None
+        self._retention = StoreRetention(
+            store,
+            env.clock,
+            env.blocking,
+            tables.topics,
+            is_slave=member.is_slave,
+            interval_s=env.live.store.clean_interval_ms / 1000,
+        )
         self._store_loop = self._build_store_loop()
         self._verification = StoreVerification(store, tables.offsets, env.clock, env.blocking)
-        self._ack_policy = self._build_ack_policy(store_config)
-        self._internal_writer = self._build_internal_writer(store_config)
-        self._offset_moved = self._build_offset_moved()
-        self._real_topics = RealTopics(
-            tables.topics,
-            deletions=lambda: store.deletions,
-            epoch_start=newest_start(member.state.epochs),
-            clock=env.clock,
-            on_made=registrar.changed,
-        )
-        self._scheduled = ScheduledAssembly(
-            config,
+        self._ack_policy = self._build_ack_policy()
+        self._writer = InternalWriter(
             store,
-            self._internal_writer,
-            tables,
-            env,
-            topics=self._real_topics,
-        )
-        self._transactions = self._build_transactions()
-        self._admin = self._admin_service()
-        self._following = self._slave_side() if member.is_slave else None
-        self._metadata = MetadataService(
-            tables, store, env, incarnation=member.incarnation, admission=self._admission
-        )
-        self._role = self._role_of(claims)
-        rules = PullRules(
-            tables.topics,
-            tables.groups,
-            self._groups.sessions.table,
-            self._groups.filter_rules,
-        )
-        self._scans = self._scan_service(rules)
-        self._services = self._build_services(store_config, rules, claims)
-
-    def _build_services(
-        self, store_config: StoreConfig, rules: PullRules, claims: EpochClaims | None
-    ) -> Sequence[RpcService]:
-        tables = self._tables
-        return (
-            self._send_service(store_config),
-            self._pulls.service(
-                self._live,
-                tables,
-                self._offset_moved,
-                self._replica_view,
-                rules=rules,
-                offset_rules=self._groups.offset_rules,
-            ),
-            self._scans,
-            *self._groups.services(self._internal_writer, self._admission),
-            self._admin,
-            self._groups.admin_service(self._admin.remove_topic),
-            QueryService(self._store, tables.topics, self._env.blocking),
-            StoreService(self._store, self._verification, self._clock),
-            self._transactions.service,
-            self._counted,
-            SettingsService(self._live),
-            self._metadata,
-            *replication_services(
-                self._live,
-                self._member,
-                self._store,
-                self._env.blocking,
-                replicas=self.replicas,
-                claims=claims,
-                following=self._following,
-                admission=self._admission,
-            ),
-            PromotionService(
-                self._member,
-                self._env,
-                self._store,
-                self._tables,
-                own_id=self._config.broker_id,
-                following=self._following,
-                make_readable=self._store_loop.confirmed,
-            ),
-        )
-
-    def _role_of(self, claims: EpochClaims | None) -> MasterRole | SlaveRole:
-        if self._following is not None:
-            return SlaveRole(
-                self._following,
-                refusals=partial(
-                    slave_handlers,
-                    name=self._config.name,
-                    broker_id=self._replica_view.broker_id,
-                    may_be_read=lambda: self._live.broker.slave_read_enabled,
-                ),
-            )
-        assert self.replicas is not None
-        assert claims is not None
-        return MasterRole(
-            self._store,
-            self._scheduled,
-            self._transactions,
-            self._offset_moved,
-            self.replicas,
-            claims,
-            self._metadata,
-            flush_to=self._store_loop.flush_to,
-        )
-
-    def _scan_service(self, rules: PullRules) -> ScanService:
-        return ScanService(
-            self._config,
-            self._env,
-            self._store,
-            self._tables.topics,
-            rules,
-            self._pulls.deletion_listeners,
-            is_slave=self._member.is_slave,
-            admission=self._admission,
-        )
-
-    def _group_parts(self) -> GroupAssembly:
-        return GroupAssembly(
-            self._live,
-            env=self._env,
-            store=self._store,
-            tables=self._tables,
-            registrar=self._registrar,
-            statistics=self._statistics,
-            is_slave=self._member.is_slave,
-        )
-
-    def _slave_side(self) -> SlaveReplication:
-        return SlaveReplication(
-            self._member,
-            self._env,
-            self._store,
-            self._tables,
-            flush_mode=self._config.flush_mode,
-            no_cleaning=self._retention.passes,
-            store_loop=self._store_loop,
-            topics_changed=self._registrar.changed,
-            topic_gone=self._pulls.deletion_listeners.deleted,
-        )
-
-    def _build_retention(self) -> StoreRetention:
-        return StoreRetention(
-            self._store,
-            self._clock,
-            self._env.blocking,
-            self._tables.topics,
-            is_slave=self._member.is_slave,
-            interval_s=self._live.store.clean_interval_ms / 1000,
-        )
-
-    def _build_store_loop(self) -> StoreLoop:
-        store_loop = StoreLoop(
-            self._store,
-            self._confirmations,
-            self._env.clock,
-            self._env.blocking,
-            on_arrivals=self._arrived,
-            on_moved=None if self.replicas is None else self.replicas.appended,
-            on_short=self._retention.cleaning.wake,
-        )
-        self._store.missing_files.tables = table_paths(self._config.data)
-        if self.replicas is not None:
-            self.replicas.on_confirmed = store_loop.confirmed
-        return store_loop
-
-    def _build_ack_policy(self, store_config: StoreConfig) -> AckPolicy:
-        needs_slaves = self.replicas is not None and self.replicas.in_sync.needed > 0
-        return AckPolicy(
-            confirmations=self._confirmations,
-            topics_saved=self._tables.topics_file.saved,
-            sync_flush_timeout_ms=store_config.sync_flush_timeout_ms,
-            slave_timeout_ms=self._config.slave_timeout_ms if needs_slaves else None,
-            refuses_without_replicas=needs_slaves and self._config.refuse_without_replicas,
-        )
-
-    def _build_transactions(self) -> Transactions:
-        return Transactions(
-            self._live,
-            self._store,
-            StoreReader(self._store, self._env.blocking),
-            self._tables,
-            self._internal_writer,
-            self._ack_policy,
-            self._real_topics,
-            self._groups.sessions,
-            self._env.clock,
-            is_clock_doubted=lambda: self._clock.is_doubted,
-            admission=self._admission,
-            rules=self._scheduled.rules,
-            topics_changed=self._registrar.changed,
-        )
-
-    def _build_internal_writer(self, store_config: StoreConfig) -> InternalWriter:
-        return InternalWriter(
-            self._store,
             store_host=self.store_host,
             on_appended=self._store_loop.appended,
             space_made=self._store_loop.space_made,
             ack_policy=self._ack_policy,
-            is_checksummed=store_config.record_checksum,
+            is_checksummed=env.live.store.record_checksum,
+        )
+        self._groups = GroupAssembly(env, self._writer)
+        slaves = tuple if self._replicas is None else self._replicas.ids
+        view = ReplicaView(member.identity.broker_id, member.state.epochs, slaves)
+        self._pulls = PullAssembly(env, self._groups, self._writer, view)
+        real_topics = RealTopics(
+            tables.topics,
+            deletions=lambda: store.deletions,
+            epoch_start=newest_start(member.state.epochs),
+            clock=env.clock,
+            on_made=env.registrar.changed,
+        )
+        self._scheduled = ScheduledAssembly(env, self._writer, real_topics)
+        self._transactions = Transactions(
+            env,
+            self._writer,
+            self._ack_policy,
+            real_topics,
+            self._groups.sessions,
+            rules=self._scheduled.rules,
+        )
+        self._following = self._build_following() if member.is_slave else None
+        self._counted = StatisticsService(env.statistics, env.clock, member.identity.cluster)
+        self._metadata = MetadataService(
+            tables, store, env, incarnation=member.incarnation, admission=env.admission
+        )
+        self._scans = ScanService(
+            config,
+            env,
+            store,
+            tables.topics,
+            self._pulls.rules,
+            self._pulls.deletion_listeners,
+            is_slave=member.is_slave,
+            admission=env.admission,
+        )
+        self._services = [*self._build_services(), *self._build_replication_services()]
+
+    def _build_replicas(self) -> Replicas:
+        env = self._env
+        timeout_ms = env.live.broker.slave_timeout_ms
+        return Replicas(
+            self._member, env.store, self._confirmations, env.clock, slave_timeout_ms=timeout_ms
         )
 
-    def _send_service(self, store_config: StoreConfig) -> SendService:
-        retried = self._groups.retry_topic_routing()
-        writer = MessageWriter(
-            log=self._store,
-            topics=self._tables.topics,
-            clock=self._env.clock,
-            on_appended=self._store_loop.appended,
-            on_created=self._registrar.changed,
-            is_checksummed=store_config.record_checksum,
-            rules=lambda: replace(
-                self._scheduled.rules(),
-                retried=retried,
-                no_transactions=self._transactions.refusal(),
-            ),
-            on_halves=self._transactions.begun,
+    def _build_store_loop(self) -> StoreLoop:
+        env, replicas = self._env, self._replicas
+        store_loop = StoreLoop(
+            env.store,
+            self._confirmations,
+            env.clock,
+            env.blocking,
+            on_arrivals=self._arrived,
+            on_moved=None if replicas is None else replicas.appended,
+            on_short=self._retention.cleaning.wake,
         )
-        return SendService(
-            SendProcessor(
-                live=self._live,
-                clock=self._env.clock,
-                random=self._env.random,
-                writer=writer,
-                ack_policy=self._ack_policy,
-                admission=self._admission,
-                properties_suffix=lambda: properties_suffix(
-                    self._live.broker, is_checksummed=store_config.record_checksum
-                ),
-                store_host=self.store_host,
-                space_made=self._store_loop.space_made,
-                duplicates=self._duplicates(),
-                replies=ReplyForwarder(
-                    sessions=self._groups.sessions,
-                    topics=self._tables.topics,
-                    clock=self._env.clock,
-                    cluster=self._config.cluster,
-                    are_stored=self._config.store_replies,
-                    on_created=self._registrar.changed,
-                ),
-            )
+        if replicas is not None:
+            replicas.on_confirmed = store_loop.confirmed
+        return store_loop
+
+    def _build_ack_policy(self) -> AckPolicy:
+        config = self._env.live.broker
+        needs_slaves = self._replicas is not None and self._replicas.in_sync.needed > 0
+        return AckPolicy(
+            confirmations=self._confirmations,
+            topics_saved=self._env.tables.topics_file.saved,
+            sync_flush_timeout_ms=self._env.live.store.sync_flush_timeout_ms,
+            slave_timeout_ms=config.slave_timeout_ms if needs_slaves else None,
+            refuses_without_replicas=needs_slaves and config.refuse_without_replicas,
         )
 
-    def _duplicates(self) -> DuplicateSearch | None:
-        if not self._store.searches.has_index:
-            return None
-        return DuplicateSearch(StoreReader(self._store, self._env.blocking), self._confirmations)
-
-    def _build_offset_moved(self) -> OffsetMovedPublisher:
-        return OffsetMovedPublisher(
-            self._internal_writer,
-            self._tables.topics,
-            self._env.clock,
-            broker_name=self._config.name,
-            store_host=self.store_host,
-            on_created=self._registrar.changed,
-        )
-
-    def _admin_service(self) -> AdminService:
-        return AdminService(
+    def _build_following(self) -> SlaveReplication:
+        env = self._env
+        return SlaveReplication(
             self._member,
-            self._env,
-            self._store,
-            self._tables,
-            self._registrar,
-            self._statistics,
-            locks=self._groups.locks,
-            sessions=self._groups.sessions,
-            retention=self._retention,
-            scheduled=self._scheduled,
-            transactions=self._transactions,
-            holds=self._pulls.holds,
-            deletion_listeners=self._pulls.deletion_listeners,
-            flush_mode=self._config.flush_mode,
+            env,
+            env.store,
+            env.tables,
+            flush_mode=env.live.broker.flush_mode,
+            no_cleaning=self._retention.passes,
+            store_loop=self._store_loop,
+            topics_changed=env.registrar.changed,
+            topic_gone=self._pulls.deletion_listeners.deleted,
+        )
+
+    def _build_services(self) -> Sequence[RpcService]:
+        env, groups = self._env, self._groups
+        admin = AdminService(
+            env,
+            self._member,
+            groups,
+            self._pulls,
+            self._scheduled,
+            self._transactions,
+            self._retention,
+        )
+        return (
+            SendService(self._send_processor()),
+            self._pulls.service,
+            self._scans,
+            *groups.services,
+            admin,
+            GroupAdminService(env, groups, admin.remove_topic),
+            QueryService(env.store, env.reader, env.tables.topics),
+            StoreService(env.store, self._verification, env.clock),
+            self._transactions.service,
+            self._counted,
+            SettingsService(env.live),
+        )
+
+    def _build_replication_services(self) -> Iterator[RpcService]:
+        env, member, replicas = self._env, self._member, self._replicas
+        yield self._metadata
+        if replicas is not None:
+            # The poll includes this master: a member that has replaced it is member 0, too.
+            self._claims = EpochClaims(replicas, member.epoch_poll.ask)
+            yield FollowService(
+                replicas, env.blocking, on_claim=self._claims.add, admission=env.admission
+            )
+            describe = MasterStatus(replicas, env.blocking, env.live).describe
+        else:
+            assert self._following is not None
+            describe = self._following.describe
+        yield StatusService(member, env.store, env.live.broker.flush_mode, describe)
+        yield PromotionService(
+            member,
+            env,
+            env.store,
+            env.tables,
+            own_id=env.live.broker.broker_id,
+            following=self._following,
+            make_readable=self._store_loop.confirmed,
+        )
+
+    def _send_processor(self) -> SendProcessor:
+        env, groups, loop = self._env, self._groups, self._store_loop
+        has_index, is_checksummed = env.store.searches.has_index, self._writer.is_checksummed
+        duplicates = DuplicateSearch(env.reader, self._confirmations)
+        return SendProcessor(
+            live=env.live,
+            clock=env.clock,
+            random=env.random,
+            writer=MessageWriter(
+                log=env.store,
+                topics=env.tables.topics,
+                clock=env.clock,
+                on_appended=loop.appended,
+                on_created=env.registrar.changed,
+                is_checksummed=is_checksummed,
+                rules=lambda: replace(
+                    self._scheduled.rules(),
+                    retried=groups.retry_routing,
+                    no_transactions=self._transactions.refusal(),
+                ),
+                on_halves=self._transactions.begun,
+            ),
+            ack_policy=self._ack_policy,
+            admission=env.admission,
+            properties_suffix=lambda: properties_suffix(
+                env.live.broker, is_checksummed=is_checksummed
+            ),
+            store_host=self.store_host,
+            space_made=loop.space_made,
+            duplicates=duplicates if has_index else None,
+            replies=ReplyForwarder(
+                sessions=groups.sessions,
+                topics=env.tables.topics,
+                clock=env.clock,
+                cluster=env.live.broker.cluster,
+                are_stored=env.live.broker.store_replies,
+                on_created=env.registrar.changed,
+            ),
         )
 
     def handlers(self) -> Sequence[Handler]:
-        """Return the handlers of all services in this role."""
-        return self._role.handlers(
-            [handler for service in self._services for handler in service.handlers()]
+        """Return the handlers of all services; a slave's refuse what only a master may do."""
+        handlers = [handler for service in self._services for handler in service.handlers()]
+        if not self._member.is_slave:
+            return handlers
+        identity, live = self._member.identity, self._env.live
+        return slave_handlers(
+            handlers,
+            name=identity.name,
+            broker_id=identity.broker_id,
+            may_be_read=lambda: live.broker.slave_read_enabled,
         )
 
     def jobs(self) -> Sequence[Job]:
         """Return the jobs that run beside the handlers."""
-        store_jobs = (*self._store_loop.jobs(), *self._retention.jobs(), self._verification.job())
-        others = (*self._groups.jobs(), self._pulls.hold_service.job(), *self._scans.jobs())
-        others += (self._counted.job(), *self._role.jobs())
-        return (self._clock.job(), *store_jobs, *self._tables.jobs(), *others)
+        return (
+            self._env.clock.job(),
+            *self._store_loop.jobs(),
+            *self._retention.jobs(),
+            self._verification.job(),
+            *self._env.tables.jobs(),
+            *self._groups.jobs(),
+            self._pulls.hold_service.job(),
+            *self._scans.jobs(),
+            self._counted.job(),
+            *(() if self._claims is None else (self._claims.job,)),
+        )
 
     def writing_jobs(self) -> Sequence[Job]:
         """Return the jobs that store: begun when the broker listens, ended before `jobs`."""
-        return self._role.writing_jobs()
+        if self._following is not None:
+            return self._following.jobs()
+        return (
+            *self._scheduled.jobs(),
+            *self._transactions.jobs(),
+            self._pulls.offset_moved.job(),
+        )
 
     async def leave(self) -> None:
         """Refuse new requests, and end the waits of `writing_jobs`, which are about to end."""
-        self._admission.close()
-        await self._role.leave()
+        self._env.admission.close()
+        if self._following is not None:
+            await self._following.leave()
 
     async def settle(self) -> None:
-        """Bring the progress of `writing_jobs`, which have ended, into the tables."""
-        await self._role.settle()
+        """Save the progress of `writing_jobs`, which have ended."""
+        if self._following is not None:
+            await self._following.end()
+        else:
+            await self._scheduled.settle(self._store_loop.flush_to)
 
     def fence(self, epoch: int, who: str) -> None:
         """Stop acknowledging and end the term if `epoch` is above that of a master."""
-        self._role.fence(epoch, who)
+        if self._replicas is not None:
+            self._replicas.fence(epoch, who)
 
     def registered(self) -> None:
         """Notify clients that a NameServer has registered this member."""
@@ -430,25 +339,35 @@ class BrokerAssembly:
 
     def _arrived(self, arrivals: Sequence[Arrival]) -> None:
         self._pulls.hold_service.arrived(arrivals)
-        self._role.arrived(arrivals)
+        if not self._member.is_slave:
+            self._scheduled.arrived(arrivals)
+
+    def _clock_stepped(self, by_ms: int) -> None:
+        store = self._env.store
+        store.session.clock_stepped(by_ms, store.max_physical)
+        self._scheduled.stepped(by_ms)
 
     async def begin(self) -> None:
-        """Prepare retention, role and lock tokens before the jobs begin.
+        """Prepare clock, retention, deliveries and lock tokens before the jobs begin.
 
         The bound of lock tokens is saved before the first is assigned; where the disk refuses that,
         tokens rise by the wall clock.
         """
-        self._clock.on_step = self._role.stepped
-        self._clock.on_believed = self._store.session.clock_believed
-        self._clock.has_records = lambda: self._store.last_stored_at_ms > 0
+        clock, store = self._env.clock, self._env.store
+        # The clock of its master gave the records of a slave their times.
+        clock.on_step = (lambda _: None) if self._member.is_slave else self._clock_stepped
+        clock.on_believed = store.session.clock_believed
+        clock.has_records = lambda: store.last_stored_at_ms > 0
         await self._retention.begin()
-        await self._role.begin()
-        await self._tables.versions_file.save()
+        if not self._member.is_slave:
+            await self._scheduled.begin()
+        await self._env.tables.versions_file.save()
 
     async def end(self) -> None:
-        """End the scan processes and the role after the jobs, without storing: slaves are gone."""
+        """End the scan processes and transactions after the jobs, without storing: slaves left."""
         await self._scans.close()
-        self._role.close()
+        if not self._member.is_slave:
+            self._transactions.close()
 
     def listening(self, store_host: bytes) -> None:
         """Set the STOREHOST of messages: sends are accepted from now on."""
@@ -467,29 +386,33 @@ class BrokerAssembly:
     async def drain(self) -> None:
         """Refuse new requests, release waiting readers, and wait for the calls that store.
 
-        Slaves that keep up have all of it then, too, with what transactions leave in the log, and
-        the tables as they are: groups go on at the offsets that they committed here last. Sends
-        that wait longer than the drain does stay unanswered; they are in the log.
+        Then slaves that keep up get all of the log, including the last op message, and the tables,
+        so that groups resume at the offsets that they committed here last. Sends that take longer
+        than the drain stay unanswered; their messages are in the log.
         """
-        self._admission.close()
+        admission = self._env.admission
+        admission.close()
         self._pulls.drain()
         self._scans.drain()
-        if not await self._admission.emptied(_DRAIN_TIMEOUT_S):
-            logger.warning("sends left unanswered bytes=%s", self._admission.bytes)
-        await self._role.drain()
+        if not await admission.emptied(_DRAIN_TIMEOUT_S):
+            logger.warning("sends left unanswered bytes=%s", admission.bytes)
+        if self._replicas is not None:
+            await self._transactions.settle()
+            await self._replicas.settle(_SETTLE_TIMEOUT_S)
+            await self._metadata.settle(_SETTLE_TIMEOUT_S)
 
     def _settings_changed(self) -> None:
         """Pass changed settings to the parts that do not read them at each use."""
-        config = self._live.broker
-        self._store.retune(self._live.store)
-        self._admission.limit(
+        env, config = self._env, self._env.live.broker
+        env.store.retune(env.live.store)
+        env.admission.limit(
             bytes_max=config.unanswered_max_bytes,
             bytes_per_stream_max=config.stream_unanswered_max_bytes,
         )
         self._pulls.hold_service.is_long_polling = config.long_polling_enabled
-        self._tables.topics.set_template(
+        env.tables.topics.set_template(
             queues=config.default_topic_queues,
             is_allowed=config.auto_create_topics,
-            now_ms=self._env.clock.wall_ms(),
+            now_ms=env.clock.wall_ms(),
         )
-        self._registrar.changed()
+        env.registrar.changed()

@@ -3,25 +3,21 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from ternmq_broker.config import BrokerConfig
+from ternmq_broker.environment import BrokerEnvironment
 from ternmq_broker.scheduled.delay_levels import DelayLevels
 from ternmq_broker.scheduled.delivery import Deliverer
 from ternmq_broker.scheduled.delivery_recovery import delivered_sources
 from ternmq_broker.scheduled.timed_messages import TimedMessages
-from ternmq_broker.state.tables import Tables
 from ternmq_broker.steady_clock import DOUBT_MS
 from ternmq_broker.storage.internal_append import InternalWriter
-from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.system_topic_routing import RoutingRules
 from ternmq_model.delay import DELAY_LEVEL_MAX
 from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.environment import Environment
 from ternmq_runtime.service import Job
 from ternmq_store.dispatch.log_dispatcher import Arrival
-from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -30,25 +26,13 @@ class ScheduledAssembly:
     """Delayed and timed messages of one broker. Owned by `BrokerAssembly`.
 
     Args:
-        config: Settings of the broker.
-        store: Open store.
+        env: Settings, store and tables of the term.
         writer: Writer of internal records.
-        tables: Loaded tables.
-        env: Clock and blocking calls.
         topics: Real topics of waiting messages.
     """
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        writer: InternalWriter,
-        tables: Tables,
-        env: Environment,
-        *,
-        topics: RealTopics,
-    ) -> None:
-        reader = StoreReader(store, env.blocking)
+    def __init__(self, env: BrokerEnvironment, writer: InternalWriter, topics: RealTopics) -> None:
+        config, reader, store, tables = env.live.broker, env.reader, env.store, env.tables
         deliverer = Deliverer(writer, topics.find)
         self._blocking, self._store = env.blocking, store
         self._tables = tables

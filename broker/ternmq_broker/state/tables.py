@@ -1,10 +1,9 @@
 """The broker's tables together with the files that keep them."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.state.delay_offsets import DelayOffsets
@@ -42,6 +41,7 @@ from ternmq_runtime.service import Job
 from ternmq_runtime.shielded_call import run_shielded
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import replace_file
+from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -196,25 +196,6 @@ class Tables:
             raise StoreError("; ".join(map(str, errors)))
 
 
-class StoreView(NamedTuple):
-    """State of the open store that loading tables needs."""
-
-    noted: Sequence[str]
-    """Names of the tables' files that the store's notes name."""
-
-    queues: Callable[[], Iterable[tuple[str, int]]]
-    """Returns topic and id of every queue."""
-
-    end_of: Callable[[str, int], QueueOffset]
-    """Returns the end of a topic's queue."""
-
-    log_end: Callable[[], PhysicalOffset]
-    """Returns where the log ends."""
-
-    deletions: Mapping[str, PhysicalOffset] = MappingProxyType({})
-    """End of the log at each deletion of a topic whose earlier records the log still has."""
-
-
 def _tell_odd(found: Mapping[str, Mapping[str, object]]) -> None:
     for name, odd in found.items():
         if odd:
@@ -230,7 +211,7 @@ async def load_tables(
     config: BrokerConfig,
     files: FileSystem,
     blocking: Blocking,
-    store: StoreView,
+    store: MessageStore,
     *,
     is_slave: bool = False,
     now_ms: int,
@@ -249,7 +230,7 @@ async def load_tables(
         config: Settings of the broker.
         files: The file system; used in the blocking pool only.
         blocking: That pool.
-        store: What the store knows.
+        store: The open store.
         is_slave: A master tells most tables soon: none of those stops the start.
         now_ms: Wall clock.
 
@@ -258,14 +239,14 @@ async def load_tables(
         OSError: The disk failed.
     """
     await blocking.run(files.make_folder, config_folder(config.data))
-    find = partial(find_tables, files, config.data, noted=store.noted, now_ms=now_ms)
+    find = partial(find_tables, files, config.data, noted=store.session.notes.tables, now_ms=now_ms)
     found = await blocking.run(find)
     check_refusals(config.data, found, is_slave=is_slave)
     # The last one, of replication, is settled by its owner, which loads it before the store.
     await blocking.run(partial(settle, files, config.data, found[:-1], is_slave=is_slave))
     version = DataVersion(now_ms)
     topics = TopicTable(version) if found.topics.table is None else found.topics.table
-    topics.log_end = store.log_end
+    topics.log_end = lambda: store.max_physical
     offsets = found.offsets.table or OffsetTable(version)
     offsets.versions = found.versions.table or OffsetVersions()
     offsets.is_awaited = bool(found.offsets.refusal)
@@ -303,10 +284,11 @@ async def load_tables(
     if is_slave:
         await _disown(tables)
         return tables
-    ends = store.end_of
     offsets.versions.keep_topics(lambda topic: topics.get(topic) is not None)
     offsets.keep_up_to(
-        lambda topic, queue_id: None if topics.get(topic) is None else ends(topic, queue_id),
+        lambda topic, queue_id: (
+            None if topics.get(topic) is None else store.next_offset(topic, queue_id)
+        ),
         deleted=store.deletions,
     )
     return tables

@@ -1,9 +1,10 @@
 """Reads of the store for the broker's loop: what is not in memory is fetched beside it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
-from ternmq_model.errors import RefusedError, refusal
+from ternmq_model.errors import refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import RecordHeader
 from ternmq_model.response_code import ResponseCode
@@ -13,6 +14,8 @@ from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX
 from ternmq_store.queues.read_request import ReadRequest, ReadResult, ReadStatus
 from ternmq_store.read.cold_read import ColdRead
 from ternmq_store.read.record_reader import ColdRecord
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,7 @@ class StoreReader:
         """
         reads = self.store.reads
         try:
-            await self.blocking.run(plan.run)
-        except OSError as error:
-            reads.release(plan)
-            raise _unreadable(error) from error
+            await self.run(plan.run)
         except BaseException:
             reads.release(plan)
             raise
@@ -70,9 +70,7 @@ class StoreReader:
         if not isinstance(plan, ColdRecord):
             return plan
         try:
-            await self.blocking.run(plan.run)
-        except OSError as error:
-            raise _unreadable(error) from error
+            await self.run(plan.run)
         finally:
             reads.release(plan)
         return plan.record
@@ -90,12 +88,17 @@ class StoreReader:
         for first in range(0, len(encoded), UNIQUE_KEYS_MAX):
             some = encoded[first : first + UNIQUE_KEYS_MAX]
             search = self.store.searches.unique(topic, some, end=end)
-            try:
-                found |= await self.blocking.run(search.run)
-            except OSError as error:
-                raise _unreadable(error) from error
+            found |= await self.run(search.run)
         return found
 
+    async def run(self, function: Callable[[], T]) -> T:
+        """Return the result of a function that reads the disk, run in the blocking pool.
 
-def _unreadable(error: OSError) -> RefusedError:
-    return refusal(ResponseCode.SYSTEM_ERROR, f"the disk cannot be read: {error}")
+        Raises:
+            RefusedError: The disk failed.
+        """
+        try:
+            return await self.blocking.run(function)
+        except OSError as error:
+            remark = f"the disk cannot be read: {error}"
+            raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error

@@ -8,14 +8,11 @@ from typing import Final
 import numpy as np
 
 from ternmq_broker.config import BrokerConfig
+from ternmq_broker.environment import BrokerEnvironment
 from ternmq_broker.groups.sessions import SessionManager
-from ternmq_broker.live_settings import LiveSettings
-from ternmq_broker.state.tables import Tables
 from ternmq_broker.state.transaction_scan_offset import GROUP
 from ternmq_broker.storage.ack_policy import AckPolicy
-from ternmq_broker.storage.admission import Admission
 from ternmq_broker.storage.internal_append import InternalWriter
-from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_broker.storage.routed_batch import NOT_STAGED, STAGED_OWN
 from ternmq_broker.storage.system_topic_routing import RoutingRules
@@ -31,7 +28,6 @@ from ternmq_broker.transactions.service import TransactionService
 from ternmq_broker.transactions.table import TransactionTable
 from ternmq_broker.transactions.transitions import Transitions
 from ternmq_model.arrays import Ints
-from ternmq_model.clock import Clock
 from ternmq_model.errors import RefusedError, TernError, refusal
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -39,7 +35,6 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import TopicConfig
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_runtime.service import Job
-from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -54,51 +49,37 @@ class Transactions:
     """The transactions of one broker. Owned by the broker's loop.
 
     Args:
-        live: Settings of the broker and its store.
-        store: The broker's store.
-        reader: Reads half messages.
-        tables: Topics, offsets and the scan offset.
+        env: Settings, store and tables of the term.
         writer: Stores half, op and committed messages.
         ack_policy: Decides when an end is answered.
         real_topics: Finds the topics of committed messages.
         sessions: Sessions of the producers that are asked.
-        clock: The broker's.
-        is_clock_doubted: Returns whether ages are not believed.
-        admission: Admission of requests.
         rules: Returns the present rules for delays.
-        topics_changed: Called when a topic was created.
     """
 
     def __init__(
         self,
-        live: LiveSettings,
-        store: MessageStore,
-        reader: StoreReader,
-        tables: Tables,
+        env: BrokerEnvironment,
         writer: InternalWriter,
         ack_policy: AckPolicy,
         real_topics: RealTopics,
         sessions: SessionManager,
-        clock: Clock,
         *,
-        is_clock_doubted: Callable[[], bool],
-        admission: Admission,
         rules: Callable[[], RoutingRules],
-        topics_changed: Callable[[], None],
     ) -> None:
+        live, clock = env.live, env.clock
         config = live.broker
         self._live = live
-        self._store = store
-        self._tables = tables
+        self._store = store = env.store
+        self._tables = env.tables
         self._clock = clock
-        self._is_clock_doubted = is_clock_doubted
-        self._topics_changed = topics_changed
+        self._topics_changed = env.registrar.changed
         self.table = table = TransactionTable()
         self._ready = asyncio.Event()
         self._is_failing = False
         self._recovered_end = store.max_physical
         self._policy = _check_policy(config, file_reserved_hours=live.store.file_reserved_hours)
-        self._halves = halves = HalfReader(reader, ack_policy)
+        self._halves = halves = HalfReader(env.reader, ack_policy)
         self._transitions = Transitions(
             table, writer, clock, op_bytes_max=config.transaction_op_bytes
         )
@@ -116,7 +97,7 @@ class Transactions:
             topics=real_topics,
             end_lookup=EndLookup(table, halves),
             ready=self._ready,
-            admission=admission,
+            admission=env.admission,
             rules=rules,
         )
         batches = OpenBatches(table=table, halves=halves, clock=clock, ender=ender)
@@ -152,7 +133,7 @@ class Transactions:
             halves=self._halves,
             clock=self._clock,
             policy=self._policy,
-            is_doubted=self._is_clock_doubted(),
+            is_doubted=self._clock.is_doubted,
             half_offset=half or QueueOffset(0),
             op_offset=op or QueueOffset(0),
             scan_offset=self._tables.scan_offset.offset,

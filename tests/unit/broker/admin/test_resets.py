@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_broker.groups.resets import OffsetReset, QueueState, is_cloned, reset
+from ternmq_broker.admin.resets import OffsetReset, QueueState, is_cloned, reset
 from ternmq_model.offsets import QueueOffset as At
 
 

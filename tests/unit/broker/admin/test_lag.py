@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_broker.statistics.lag import wanted_offsets
+from ternmq_broker.admin.lag import timed_offsets
 from ternmq_protos.v1 import admin_pb2 as admin
 
 
@@ -22,4 +22,4 @@ def test_last_consumed_and_the_next_message_are_looked_up(
     committed: int, first: int, end: int, wanted: list[int]
 ) -> None:
     progress = admin.GroupProgress(committed_offset=committed, min_offset=first, max_offset=end)
-    assert wanted_offsets(progress) == wanted
+    assert timed_offsets(progress) == wanted
