@@ -79,7 +79,7 @@ def pull(
     end: int,
     subscription: Subscription | None = None,
 ) -> list[StoredMessage]:
-    with scanner.pull(queue, begin, end, subscription) as pulled:
+    with scanner.pull(queue, begin, end, ScanOptions(subscription=subscription)) as pulled:
         return [
             message
             for some in pulled
@@ -208,7 +208,7 @@ def test_stretch_of_a_topic_created_again_is_lost_although_the_topic_has_its_off
         }
         if by_scan:
             return len(scan(scanner, queue, 0, 3, **options))
-        with scanner.pull(queue, 0, 3, **options) as pulled:
+        with scanner.pull(queue, 0, 3, ScanOptions(**options)) as pulled:
             return sum(len(some.record_sizes) // 4 for some in pulled)
 
     known = created_at(dev.nameserver, topic)

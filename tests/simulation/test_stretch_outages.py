@@ -4,7 +4,7 @@ import asyncio
 
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
-from ternmq_consumer.scan.range_pull import pull_range
+from ternmq_consumer.scan import ScanOptions, pull_range
 from ternmq_model.message import Message, SendResult
 from ternmq_model.queue import MessageQueue
 from tests.support.simulated_cluster import NAMESERVER, simulated_cluster
@@ -28,7 +28,7 @@ def test_broker_that_returned_is_found_though_a_known_route_lacks_it() -> None:
 
                 async def read(broker_name: str) -> int:
                     queue = MessageQueue(TOPIC, broker_name, 0)
-                    pieces = pull_range(client, queue, 0, 1, retry_timeout_s=5)
+                    pieces = pull_range(client, queue, 0, 1, ScanOptions(retry_timeout_s=5))
                     return sum([piece.next_offset async for piece in pieces])
 
                 assert await read("a") == 1

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import os
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from types import TracebackType
@@ -13,70 +12,16 @@ from ternmq_client.blocking_client import BlockingClient, blocking, shared_loop_
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.scan.measurement import measure
-from ternmq_consumer.scan.range_batches import (
-    RETRY_TIMEOUT_S,
-    PulledBatch,
-    ScannedBatch,
-    ScanOptions,
-)
+from ternmq_consumer.scan.range_batches import PulledBatch, ScannedBatch, ScanOptions
 from ternmq_consumer.scan.range_pull import pull_range
 from ternmq_consumer.scan.range_scan import scan_range
 from ternmq_model.errors import ClosedError
 from ternmq_model.queue import MessageQueue
-from ternmq_model.subscription import Subscription
 
 T = TypeVar("T")
 
 AHEAD_MAX: Final = 2
 """Batches that are read and not yet taken: one more may be under way."""
-
-
-class _ReadAhead(Generic[T]):
-    """Batches that are read ahead of an iterator. Owned by the loop of all blocking clients."""
-
-    def __init__(self, items: AsyncGenerator[T]) -> None:
-        self._items = items
-        self._read: deque[T] = deque()
-        self._changed = asyncio.Event()
-        self._failure: BaseException | None = None
-        self._is_over = False
-
-    async def run(self) -> None:
-        """Read, never more than so far ahead. What it raises is raised by `next`."""
-        try:
-            async with aclosing(self._items) as items:
-                async for item in items:
-                    self._read.append(item)
-                    self._changed.set()
-                    while len(self._read) >= AHEAD_MAX:
-                        self._changed.clear()
-                        await self._changed.wait()
-        except Exception as error:
-            self._failure = error
-        except BaseException:
-            self._failure = ClosedError("the iterator was closed")
-            raise
-        finally:
-            self._is_over = True
-            self._changed.set()
-
-    async def next(self) -> T | None:
-        """Return what comes next, waiting for it; None when that was all.
-
-        Raises:
-            TernError: As the reading of the range did.
-        """
-        while not self._read:
-            if self._is_over:
-                failure, self._failure = self._failure, None
-                if failure is not None:
-                    raise failure
-                return None
-            self._changed.clear()
-            await self._changed.wait()
-        item = self._read.popleft()
-        self._changed.set()
-        return item
 
 
 class BlockingBatchIterator(Generic[T]):
@@ -89,7 +34,8 @@ class BlockingBatchIterator(Generic[T]):
         """Use `BlockingScanner`."""
         self._client = client
         self._items = items
-        self._ahead: _ReadAhead[T] | None = None
+        self._ahead: asyncio.Queue[T | Exception | None] = asyncio.Queue(AHEAD_MAX - 1)
+        # Besides those, `_read_ahead` has one in hand.
         self._task: asyncio.Task[None] | None = None
         self._is_over = False
 
@@ -127,10 +73,29 @@ class BlockingBatchIterator(Generic[T]):
             shared_loop_thread().run(self._cancel())
 
     async def _next(self) -> T | None:
-        if self._ahead is None:
-            self._ahead = _ReadAhead(self._items())
-            self._task = self._client.tasks.spawn(self._ahead.run(), "scan-ahead")
-        return await self._ahead.next()
+        if self._task is None:
+            self._task = self._client.tasks.spawn(self._read_ahead(), "scan-ahead")
+        item = await self._ahead.get()
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    async def _read_ahead(self) -> None:
+        """Put every item, and behind the last one None or the error that ended the reading."""
+        end: Exception | None = None
+        try:
+            try:
+                async with aclosing(self._items()) as items:
+                    async for item in items:
+                        await self._ahead.put(item)
+            except Exception as error:
+                end = error
+            await self._ahead.put(end)
+        except asyncio.CancelledError:
+            while not self._ahead.empty():
+                self._ahead.get_nowait()
+            self._ahead.put_nowait(ClosedError("the iterator was closed"))
+            raise
 
     async def _cancel(self) -> None:
         if self._task is not None:
@@ -164,25 +129,11 @@ class BlockingScanner(BlockingClient[ClientInstance]):
         queue: MessageQueue,
         begin: int,
         end: int,
-        subscription: Subscription | None = None,
-        *,
-        created_log_offset: int | None = None,
-        retry_timeout_s: float = RETRY_TIMEOUT_S,
+        options: ScanOptions | None = None,
     ) -> BlockingBatchIterator[PulledBatch]:
         """Iterate over a range as records; see `pull_range`."""
         client = self._client
-        return BlockingBatchIterator(
-            client,
-            lambda: pull_range(
-                client,
-                queue,
-                begin,
-                end,
-                subscription,
-                created_log_offset=created_log_offset,
-                retry_timeout_s=retry_timeout_s,
-            ),
-        )
+        return BlockingBatchIterator(client, lambda: pull_range(client, queue, begin, end, options))
 
     measure = blocking(measure)
 

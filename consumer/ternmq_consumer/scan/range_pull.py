@@ -3,17 +3,13 @@
 from collections.abc import AsyncGenerator
 from typing import Final
 
-from ternmq_consumer.scan.range_batches import (
-    RETRY_TIMEOUT_S,
-    PulledBatch,
-    cut_records,
-)
-from ternmq_consumer.scan.range_reader import RangeProgress, ScanClient, read_range
+from ternmq_consumer.scan.range_batches import PulledBatch, ScanOptions, cut_records
+from ternmq_consumer.scan.range_reader import RangeReader, ScanClient
 from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.arrays import INT32_BYTES
 from ternmq_model.errors import ConnectionLost, created_again, refusal
 from ternmq_model.queue import MessageQueue
-from ternmq_model.subscription import ALL_TAGS, Subscription
+from ternmq_model.subscription import ALL_TAGS
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.rpc import Connection
@@ -30,46 +26,24 @@ def pull_range(
     queue: MessageQueue,
     begin: int,
     end: int,
-    subscription: Subscription | None = None,
-    *,
-    created_log_offset: int | None = None,
-    retry_timeout_s: float = RETRY_TIMEOUT_S,
+    options: ScanOptions | None = None,
 ) -> AsyncGenerator[PulledBatch]:
-    """Yield the matching messages from `begin` to `end`, without `end`, as records.
+    """Yield the messages from `begin` to `end`, without `end`, as records.
 
-    It goes on where it was when the connection breaks, as `scan_range` does. The broker compares
-    codes of tags, which several tags may share: whether the tag is the right one is to be looked at
-    here. `created_log_offset` is as in `ScanOptions`.
+    After a broken connection the pull resumes where it was, as `scan_range` does. Of `options` only
+    `subscription`, `created_log_offset` and `retry_timeout_s` count; and the broker compares codes
+    of tags, which several tags may share: the caller tests the tags, keys and store times.
 
     Raises:
         RangeLost, RefusedError, TransportError: As `scan_range`.
     """
-    progress = _RangePull(client.client_id, queue, begin, end, subscription, created_log_offset)
-    return read_range(client, progress, progress.over, timeout_s=retry_timeout_s)
+    return _RangePull(client, queue, begin, end, options).read()
 
 
-class _RangePull(RangeProgress):
-    """Progress of a range that is read by pulling."""
+class _RangePull(RangeReader[PulledBatch]):
+    """Reading of a range by pulling."""
 
-    def __init__(
-        self,
-        client_id: str,
-        queue: MessageQueue,
-        begin: int,
-        end: int,
-        subscription: Subscription | None,
-        created_log_offset: int | None,
-    ) -> None:
-        super().__init__(queue, begin, end)
-        self._client_id = client_id
-        self._created = created_log_offset
-        self._damaged = 0
-        self._is_filtered = subscription is not None
-        self._wanted = (
-            messages.Subscription(expression=ALL_TAGS)
-            if subscription is None
-            else subscription_message(subscription)
-        )
+    _damaged = 0
 
     async def _check(self, connection: Connection) -> int:
         """Return the offset up to which the range can be read now: a stream would wait beyond it.
@@ -79,7 +53,8 @@ class _RangePull(RangeProgress):
         """
         request = admin.DescribeTopicRequest(topic=self.queue.topic)
         reply = await connection.call(DESCRIBE_TOPIC, request, timeout_s=_ASK_S)
-        if self._created is not None and reply.created_log_offset > self._created:
+        created = self.options.created_log_offset
+        if created is not None and reply.created_log_offset > created:
             raise created_again(self.queue.topic, self.queue.broker_name)
         for status in reply.queues:
             if status.queue_id == self.queue.queue_id:
@@ -90,21 +65,18 @@ class _RangePull(RangeProgress):
         return 0
 
     async def over(self, connection: Connection) -> AsyncGenerator[PulledBatch]:
-        """Read on, over one connection, as far as the range can be read now.
-
-        Raises:
-            TernError: It is not that far, and no more comes.
-        """
         limit = self.queue_end = await self._check(connection)
         if self.next_offset >= limit:
             return
         stream = connection.open(PULL_STREAM)
         try:
-            await stream.write(messages.PullStreamRequest(open=self._opening()))
+            opening = messages.PullStreamOpen(client_id=self.client.client_id, group="")
+            await stream.write(messages.PullStreamRequest(open=opening))
             await stream.write(messages.PullStreamRequest(subscribe=self._subscribe()))
             while (reply := await stream.read()) is not None:
                 for pulled in reply.pulled:
-                    if self._is_overtaken(pulled):
+                    self.first_offset = pulled.min_offset
+                    if self.first_offset > self.next_offset:
                         raise self.begins_late(connection)
                     yield self._take(pulled, limit)
                 if self.next_offset >= limit:
@@ -115,10 +87,6 @@ class _RangePull(RangeProgress):
         finally:
             stream.cancel()
 
-    def _is_overtaken(self, pulled: messages.PulledRecords) -> bool:
-        self.first_offset = pulled.min_offset
-        return self.first_offset > self.next_offset
-
     def _take(self, pulled: messages.PulledRecords, limit: int) -> PulledBatch:
         if code := pulled.status.code:
             raise refusal(code, pulled.status.remark, self.queue.broker_name)
@@ -127,21 +95,23 @@ class _RangePull(RangeProgress):
         records, sizes, damaged = pulled.records, pulled.record_sizes, pulled.damaged
         if pulled.next_offset > limit:
             records, sizes = cut_records(records, sizes, limit)
-            if not self._is_filtered:
+            if self.options.subscription is None:
                 damaged = min(damaged, limit - begin - len(sizes) // INT32_BYTES)
         self._damaged += damaged
         return PulledBatch(records, sizes, self.next_offset, self._damaged)
 
-    def _opening(self) -> messages.PullStreamOpen:
-        return messages.PullStreamOpen(client_id=self._client_id, group="")
-
     def _subscribe(self) -> messages.PullSubscribe:
+        chosen = self.options.subscription
         return messages.PullSubscribe(
             handle=_HANDLE,
             topic=self.queue.topic,
             queue_id=self.queue.queue_id,
             offset=self.next_offset,
-            subscription=self._wanted,
+            subscription=(
+                messages.Subscription(expression=ALL_TAGS)
+                if chosen is None
+                else subscription_message(chosen)
+            ),
             credit_bytes=_CREDIT_BYTES,
             credit_messages=_CREDIT_MESSAGES,
         )

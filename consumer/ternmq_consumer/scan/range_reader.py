@@ -1,11 +1,13 @@
 """Reading of a range over one connection after the other, until a time without progress."""
 
-from collections.abc import AsyncGenerator, Callable, Generator
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, contextmanager
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from ternmq_client.retry_timeout import RetryTimeout
 from ternmq_client.routes.route_cache import RouteCache
+from ternmq_consumer.scan.range_batches import ScanOptions
 from ternmq_model.errors import (
     ClosedError,
     ConnectionLost,
@@ -22,7 +24,7 @@ from ternmq_model.route import MASTER_ID
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection
 
-PieceT = TypeVar("PieceT")
+BatchT = TypeVar("BatchT")
 
 
 class ScanClient(Protocol):
@@ -52,31 +54,82 @@ class ScanClient(Protocol):
         ...
 
 
-class RangeProgress:
-    """Progress of one range. Owned by the reading of it.
+class RangeReader(ABC, Generic[BatchT]):
+    """Reading of one range over one connection after the other.
+
+    Args:
+        client: Open client.
+        queue: Queue of the range.
+        begin: First offset of the range.
+        end: Offset behind the last message of the range.
+        options: Messages and columns to read.
 
     Attributes:
-        queue: Whose range it is.
-        end: Behind its last message.
-        next_offset: Everything before it was given out.
-        first_offset: The first message that the queue kept, as was told last.
-        queue_end: Where the queue ended, as was told last.
-        has_begun: Somebody was connected to for it.
+        next_offset: Offset before which every message was returned or passed over.
+        first_offset: First message that the queue kept, by the broker's last reply.
+        queue_end: End of the queue, by the broker's last reply.
     """
 
-    def __init__(self, queue: MessageQueue, begin: int, end: int) -> None:
+    def __init__(
+        self,
+        client: ScanClient,
+        queue: MessageQueue,
+        begin: int,
+        end: int,
+        options: ScanOptions | None,
+    ) -> None:
+        self.client = client
         self.queue = queue
         self.end = end
+        self.options = ScanOptions() if options is None else options
         self.next_offset = begin
         self.first_offset = self.queue_end = 0
-        self.has_begun = False
+
+    async def read(self) -> AsyncGenerator[BatchT]:
+        """Yield the batches of the range to its end, over as many connections as that takes.
+
+        Raises:
+            RangeLost: Messages of the range are no longer kept, or there are none yet, or their
+                topic was deleted.
+            RefusedError: The broker refused the request.
+            TransportError: For `retry_timeout_s` nobody was there to get any further with, or only
+                a slave that has not got so far.
+        """
+        client, queue, was_there = self.client, self.queue, False
+        retry_timeout = RetryTimeout(client.env, self.options.retry_timeout_s, was_there=True)
+        while True:
+            reached = self.next_offset
+            try:
+                connection = await connected(client, queue, was_there=was_there)
+                was_there = True
+                with (
+                    given_up_when_broken(client, queue.broker_name, connection),
+                    self._lost_with_topic(connection),
+                ):
+                    async with aclosing(self.over(connection)) as batches:
+                        async for batch in batches:
+                            yield batch
+                failure = self.ends_early(connection, self.queue_end)
+            except RangeLost:
+                raise
+            except TernError as error:
+                failure = error
+            if self.next_offset >= self.end:
+                return
+            if self.next_offset > reached:
+                retry_timeout.got_further()
+            await retry_timeout.pause(failure)
+
+    @abstractmethod
+    def over(self, connection: Connection) -> AsyncGenerator[BatchT]:
+        """Read on over one connection, until the range or the queue ends there."""
 
     def lost(self, *, end_offset: int | None = None, topic_remark: str = "") -> RangeLost:
-        """Return the error that says what is not there.
+        """Return the error of a range whose messages are gone, or not there yet.
 
         Args:
-            end_offset: Where the queue ends, when it does so before the range.
-            topic_remark: Why its topic is not there.
+            end_offset: End of the queue, if that comes before the end of the range.
+            topic_remark: Reason why the topic does not exist.
         """
         return RangeLost(
             topic=self.queue.topic,
@@ -106,12 +159,7 @@ class RangeProgress:
         return self._waits_for_master(f"messages before {end_offset}")
 
     @contextmanager
-    def lost_with_topic(self, connection: Connection) -> Generator[None]:
-        """Turn TopicNotFound from the block into a loss of the range.
-
-        Raises:
-            TernError: As the block did; for a topic that is not there, what `ends_early` returns.
-        """
+    def _lost_with_topic(self, connection: Connection) -> Generator[None]:
         try:
             yield
         except TopicNotFound as error:
@@ -123,55 +171,6 @@ class RangeProgress:
             f"broker {broker_name}: a slave stands in and has of queue {queue_id} of topic "
             f"{topic!r} only {kept}, not yet offset {self.next_offset}"
         )
-
-
-async def read_range(
-    client: ScanClient,
-    progress: RangeProgress,
-    over: Callable[[Connection], AsyncGenerator[PieceT]],
-    *,
-    timeout_s: float,
-) -> AsyncGenerator[PieceT]:
-    """Yield the pieces of a range to its end, over as many connections as that takes.
-
-    Args:
-        client: Open.
-        progress: Of the range.
-        over: Reads on over one connection, until range or queue end there; takes note in
-            `progress`.
-        timeout_s: For so long reading may get no further.
-
-    Raises:
-        RangeLost: Messages of the range are no longer kept, or there are none yet, or their
-            topic was deleted.
-        RefusedError: The broker says no.
-        TransportError: For `timeout_s` nobody was there to get any further with, or only a slave
-            that has not got so far.
-    """
-    retry_timeout = RetryTimeout(client.env, timeout_s, was_there=True)
-    queue = progress.queue
-    while True:
-        reached = progress.next_offset
-        try:
-            connection = await connected(client, queue, was_there=progress.has_begun)
-            progress.has_begun = True
-            with (
-                given_up_when_broken(client, queue.broker_name, connection),
-                progress.lost_with_topic(connection),
-            ):
-                async with aclosing(over(connection)) as pieces:
-                    async for piece in pieces:
-                        yield piece
-            failure = progress.ends_early(connection, progress.queue_end)
-        except RangeLost:
-            raise
-        except TernError as error:
-            failure = error
-        if progress.next_offset >= progress.end:
-            return
-        if progress.next_offset > reached:
-            retry_timeout.got_further()
-        await retry_timeout.pause(failure)
 
 
 async def connected(

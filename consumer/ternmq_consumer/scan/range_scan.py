@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 
 from ternmq_consumer.scan.range_batches import ScannedBatch, ScanOptions, split_schema
-from ternmq_consumer.scan.range_reader import RangeProgress, ScanClient, read_range
+from ternmq_consumer.scan.range_reader import RangeReader, ScanClient
 from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import ConnectionLost, refusal
 from ternmq_model.queue import MessageQueue
@@ -34,26 +34,16 @@ def scan_range(
         TransportError: For `retry_timeout_s` nobody was there to get any further with, or only a
             slave that has not got so far.
     """
-    wanted = ScanOptions() if options is None else options
-    progress = _RangeScan(queue, begin, end, wanted)
-    return read_range(client, progress, progress.over, timeout_s=wanted.retry_timeout_s)
+    return _RangeScan(client, queue, begin, end, options).read()
 
 
-class _RangeScan(RangeProgress):
-    """Progress of a range that is read by scanning."""
+class _RangeScan(RangeReader[ScannedBatch]):
+    """Reading of a range by scanning."""
 
-    def __init__(self, queue: MessageQueue, begin: int, end: int, options: ScanOptions) -> None:
-        super().__init__(queue, begin, end)
-        self._options = options
-        self._schema = b""
-        self._damaged = 0
+    _schema = b""
+    _damaged = 0
 
     async def over(self, connection: Connection) -> AsyncGenerator[ScannedBatch]:
-        """Read on, over one connection, until the broker says that the range is over.
-
-        Raises:
-            TernError: It is not, or broke.
-        """
         stream = connection.open(SCAN)
         pieces: list[bytes] = []
         is_first, damaged_before = True, self._damaged
@@ -94,7 +84,7 @@ class _RangeScan(RangeProgress):
         raise refusal(code, remark, self.queue.broker_name)
 
     def _request(self) -> messages.ScanRequest:
-        options = self._options
+        options = self.options
         wanted = options.subscription
         return messages.ScanRequest(
             topic=self.queue.topic,

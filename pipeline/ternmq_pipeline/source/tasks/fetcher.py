@@ -5,7 +5,7 @@ The connections belong to the process; see `ternmq_consumer.scan.shared_scanner`
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from ternmq_model.errors import (
 )
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.subscription import Subscription, parse_subscription
+from ternmq_model.subscription import parse_subscription
 from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.options.source_options import ReadOptions, ScanMode
 from ternmq_pipeline.options.topics import Subscribe
@@ -54,15 +54,13 @@ class FetchRequest:
     """Rows to fetch of an offset range, and the method. Made by `fetch_request`."""
 
     nameserver: str
-    columns: tuple[str, ...]
-    subscription: Subscription | None
-    stored_from_ms: int
-    stored_before_ms: int
-    keys: tuple[str, ...]
-    rows_max: int
+    options: ScanOptions
     by_scan: bool
-    fail_on_data_loss: bool
-    timeout_s: float
+
+    @property
+    def fail_on_data_loss(self) -> bool:
+        """True if lost and damaged messages are an error."""
+        return not self.options.skips_damaged
 
 
 class FetchedRows(NamedTuple):
@@ -83,15 +81,17 @@ def fetch_request(
     expression = options.filter or row_filter.tags_of(topic)
     return FetchRequest(
         nameserver=options.nameserver,
-        columns=columns,
-        subscription=parse_subscription(topic, *expression) if expression else None,
-        stored_from_ms=row_filter.stored_from_ms,
-        stored_before_ms=row_filter.stored_before_ms,
-        keys=row_filter.keys,
-        rows_max=rows_max,
+        options=ScanOptions(
+            subscription=parse_subscription(topic, *expression) if expression else None,
+            stored_from_ms=row_filter.stored_from_ms,
+            stored_before_ms=row_filter.stored_before_ms,
+            keys=row_filter.keys,
+            columns=columns,
+            batch_rows_max=rows_max,
+            skips_damaged=not options.fail_on_data_loss,
+            retry_timeout_s=options.retry_timeout_s,
+        ),
         by_scan=options.scan is not ScanMode.NEVER,
-        fail_on_data_loss=options.fail_on_data_loss,
-        timeout_s=options.retry_timeout_s,
     )
 
 
@@ -100,7 +100,7 @@ def fetch_range(offset_range: OffsetRange, request: FetchRequest) -> Iterator[pa
 
     Raises:
         DataLost: Messages of the range are gone, and `request.fail_on_data_loss` is true.
-        TernError: Another failure lasted longer than `request.timeout_s`.
+        TernError: Another failure lasted longer than `request.options.retry_timeout_s`.
     """
     fetch = _scanned if request.by_scan else _pulled
     begin, is_back = offset_range.begin, False
@@ -143,7 +143,7 @@ def lost_with_topic(
     options = ReadOptions(
         nameservers=nameserver_texts(request.nameserver),
         topics=None,
-        retry_timeout_s=request.timeout_s,
+        retry_timeout_s=request.options.retry_timeout_s,
     )
     with open_cluster_reader(options) as cluster:
         there = cluster.snapshot(
@@ -153,7 +153,7 @@ def lost_with_topic(
         return None
     if queue.broker_name not in there.brokers:
         away = Unreachable(f"broker {queue.broker_name}: is registered at no NameServer")
-        raise lasted(away, request.timeout_s)
+        raise lasted(away, request.options.retry_timeout_s)
     return RangeLost(
         topic=queue.topic,
         broker_name=queue.broker_name,
@@ -189,17 +189,7 @@ def _behind_the_loss(
 
 
 def _scanned(offset_range: OffsetRange, request: FetchRequest) -> Iterator[FetchedRows]:
-    options = ScanOptions(
-        subscription=request.subscription,
-        stored_from_ms=request.stored_from_ms,
-        stored_before_ms=request.stored_before_ms,
-        keys=request.keys,
-        columns=request.columns,
-        batch_rows_max=request.rows_max,
-        skips_damaged=not request.fail_on_data_loss,
-        created_log_offset=offset_range.created_log_offset,
-        retry_timeout_s=request.timeout_s,
-    )
+    options = replace(request.options, created_log_offset=offset_range.created_log_offset)
     damaged = 0
     told, schema = b"", pa.schema([])
     scanner = shared_scanner(request.nameserver)
@@ -231,24 +221,18 @@ def _pulled(offset_range: OffsetRange, request: FetchRequest) -> Iterator[Fetche
 
     The broker compares only tags codes. So tags, keys and store times are tested here.
     """
+    options = replace(request.options, created_log_offset=offset_range.created_log_offset)
     spec = ScanSpec(
-        subscription=request.subscription,
-        stored_from_ms=request.stored_from_ms,
-        stored_before_ms=request.stored_before_ms,
-        keys=frozenset(request.keys),
-        columns=request.columns,
+        subscription=options.subscription,
+        stored_from_ms=options.stored_from_ms,
+        stored_before_ms=options.stored_before_ms,
+        keys=frozenset(options.keys),
+        columns=options.columns,
     )
     next_offset, damaged = int(offset_range.begin), 0
     scanner = shared_scanner(request.nameserver)
-    with scanner.pull(
-        offset_range.queue,
-        offset_range.begin,
-        offset_range.end,
-        request.subscription,
-        created_log_offset=offset_range.created_log_offset,
-        retry_timeout_s=request.timeout_s,
-    ) as pieces:
-        for piece in joined(pieces, request.rows_max):
+    with scanner.pull(offset_range.queue, offset_range.begin, offset_range.end, options) as pieces:
+        for piece in joined(pieces, options.batch_rows_max):
             if count := piece.damaged - damaged:
                 if request.fail_on_data_loss:
                     reason = damaged_among(next_offset, piece.next_offset, count)
@@ -304,7 +288,7 @@ def _batches_of(
     starts = np.cumsum(sizes) - sizes
     done = 0
     while done < len(sizes):
-        rows = slice(done, done + request.rows_max)
+        rows = slice(done, done + request.options.batch_rows_max)
         built = build_rows(
             piece.records,
             starts[rows],

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_consumer.scan import PulledBatch, pull_range
+from ternmq_consumer.scan import PulledBatch, ScanOptions, pull_range
 from ternmq_model.errors import (
     ClosedError,
     ConnectionLost,
@@ -51,7 +51,7 @@ def client(
 
 async def offsets(client: ScriptedClient, begin: int, end: int) -> list[tuple[int, int]]:
     read: list[tuple[int, int]] = []
-    async for some in pull_range(client, QUEUE, begin, end, retry_timeout_s=8):
+    async for some in pull_range(client, QUEUE, begin, end, ScanOptions(retry_timeout_s=8)):
         assert isinstance(some, PulledBatch)
         assert sum(sizes(some)) == len(some.records)
         read.append((len(sizes(some)), some.next_offset))
@@ -98,7 +98,7 @@ def test_damaged_messages_are_counted_within_the_stretch() -> None:
         )
         read = [each async for each in pull_range(told, QUEUE, 5, 18)]
         assert [each.damaged for each in read] == [1, 1, 3]
-        wanted = parse_subscription("T", "a")
+        wanted = ScanOptions(subscription=parse_subscription("T", "a"))
         told = client([pulled(5, 8, next_offset=30, damaged=2)])
         (some,) = [each async for each in pull_range(told, QUEUE, 5, 18, wanted)]
         assert some.damaged == 2
@@ -197,7 +197,9 @@ def test_stretch_of_a_topic_created_again_is_lost(known: int | None, is_read: bo
             return admin.DescribeTopicReply(queues=[queue], created_log_offset=70)
 
         cluster = ScriptedClient([[pulled(5, 12)]], answers={DESCRIBE_TOPIC: describe})
-        read = pull_range(cluster, QUEUE, 5, 12, created_log_offset=known, retry_timeout_s=1)
+        read = pull_range(
+            cluster, QUEUE, 5, 12, ScanOptions(created_log_offset=known, retry_timeout_s=1)
+        )
         with nullcontext() if is_read else pytest.raises(RangeLost, match="created again"):
             assert [len(sizes(some)) async for some in read] == [7]
 

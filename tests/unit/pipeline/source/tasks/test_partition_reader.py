@@ -196,7 +196,7 @@ def test_other_refusals_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_filter_option_precedes_tags_of_the_query() -> None:
     options = read_options({"subscribe": "T", "filter": "a"})
-    found = fetch_request(options, RowFilter(tags=("b",)), "T", (), 1).subscription
+    found = fetch_request(options, RowFilter(tags=("b",)), "T", (), 1).options.subscription
     assert found is not None
     assert found.tags == {"a"}
 
