@@ -33,7 +33,7 @@ class ScheduledAssembly:
 
     def __init__(self, env: BrokerEnvironment, writer: InternalWriter, topics: RealTopics) -> None:
         config, reader, store, tables = env.live.broker, env.reader, env.store, env.tables
-        deliverer = Deliverer(writer, topics.find)
+        self._deliverer = deliverer = Deliverer(writer, topics.find)
         self._blocking, self._store = env.blocking, store
         self._tables = tables
         self._clock = env.clock
@@ -104,8 +104,8 @@ class ScheduledAssembly:
             delayed=sum(delays.waiting(level) for level in range(1, DELAY_LEVEL_MAX + 1)),
             timed=timer.waiting,
             timed_unread=timer.behind,
-            delivered=delays.delivered + timer.delivered,
-            dropped=delays.dropped + timer.dropped,
+            delivered=self._deliverer.delivered,
+            dropped=self._deliverer.dropped,
             cancelled=timer.cancelled,
             rolled=timer.rolled,
             late_p50_ms=timer.lateness.at_most_ms(0.5),

@@ -16,16 +16,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ternmq_broker.scheduled.delivery import Deliverer
-from ternmq_broker.scheduled.delivery_delay import DeliveryDelay
 from ternmq_broker.scheduled.delivery_recovery import SEARCH_BYTES_MAX, Copies, copies_of
-from ternmq_broker.scheduled.due_times import LevelDueTimes
 from ternmq_broker.scheduled.wakeup_timer import WakeupTimer
 from ternmq_broker.state.delay_offsets import DelayOffsets
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_model.arrays import Ints
 from ternmq_model.clock import Clock
-from ternmq_model.delay import DELAY_LEVEL_MAX
-from ternmq_model.errors import TernError
+from ternmq_model.delay import DELAY_LEVEL_MAX, level_delay_ms
 from ternmq_model.names import SCHEDULE_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record.format import Record, decode_record
@@ -43,6 +40,57 @@ _SLEEP_MAX_S: Final = 10.0
 
 _RETRY_S: Final = 0.1
 _UNSAVED_PAUSE_S: Final = 1.0
+
+
+class LevelDueTimes:
+    """Due times of one level, whatever happens to the clock. Owned by `DelayLevels`.
+
+    A queue holds the due time of each message: its store time and the level's delay. Steps of the
+    clock since then are added: a delay is a length of time. No message that was stored before the
+    broker's start waits longer than the delay from the start on, whichever clock stored it.
+
+    RocketMQ delivers a message at once if it seems to be due later than that, so messages after a
+    clock that was set back are not delayed at all.
+
+    Source: RocketMQ `ScheduleMessageService.correctDeliverTimestamp`.
+
+    Args:
+        level: Delay level, 1 to 18.
+        end: End of the level's queue at the broker's start.
+        now_ms: Wall clock at the broker's start.
+    """
+
+    def __init__(self, level: int, end: int, *, now_ms: int) -> None:
+        self._delay_ms = level_delay_ms(level)
+        self._found_end = end
+        self._found_due_ms = now_ms + self._delay_ms
+
+    def stepped(self, by_ms: int) -> None:
+        """Record a step of the clock by `by_ms`: ahead, or back."""
+        self._found_due_ms += by_ms
+
+    def dues_ms(self, offset: int, codes: Ints, moved_ms: Ints) -> Ints:
+        """Return the due times of messages.
+
+        Args:
+            offset: Queue offset of the first message.
+            codes: Due codes, from the queue or from the records.
+            moved_ms: Steps of the clock since each message was stored.
+        """
+        dues = codes + moved_ms
+        if self._found_end > offset:
+            found = dues[: self._found_end - offset]
+            np.minimum(found, self._found_due_ms, out=found)
+        return dues
+
+    def count_likely(self, dues_ms: Ints, *, now_ms: int) -> int:
+        """Return how many messages, from the first on, may be due; their records decide.
+
+        A damaged unit may hold any time. No message waits longer than the delay, nor than one
+        behind it.
+        """
+        rows = np.flatnonzero((dues_ms <= now_ms) | (dues_ms > now_ms + self._delay_ms))
+        return int(rows[-1]) + 1 if len(rows) else 0
 
 
 class LevelProgress(NamedTuple):
@@ -82,7 +130,7 @@ class DelayLevels:
         self._offsets = offsets
         self._clock = clock
         self.job: Final = Job(name="deliver-delayed", interval_s=math.inf, step=self.step)
-        self._timer = WakeupTimer(self.job.wake)
+        self._timer = WakeupTimer(self.job.wake, "delayed messages")
         now_ms = clock.wall_ms()
         self._waits = {
             level: LevelDueTimes(level, self._end(level), now_ms=now_ms)
@@ -94,9 +142,6 @@ class DelayLevels:
         """End of the log before the first attempt, by level whose delivery fails."""
         self._copies: dict[int, Copies] = {}
         """By level, what an earlier use has delivered; until progress that tells of it is kept."""
-        self.lateness = DeliveryDelay()
-        self.delivered = 0
-        self.dropped = 0
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
         """Take note of new delayed messages."""
@@ -196,16 +241,12 @@ class DelayLevels:
 
     async def step(self) -> bool:
         """Deliver one batch of each level that has due messages: the step of a job."""
+        return await self._timer.attempt(self._deliver_all)
+
+    async def _deliver_all(self) -> bool:
         has_more = False
-        try:
-            for level in self._waits:
-                has_more |= await self._deliver(level)
-        except TernError as error:
-            if self._timer.retry():
-                logger.warning("delayed messages wait, delivery fails error=%s", error)
-            return False
-        if self._timer.succeeded():
-            logger.info("delayed messages are delivered again")
+        for level in self._waits:
+            has_more |= await self._deliver(level)
         self.settle()
         if self._unsaved:
             self._timer.set(_UNSAVED_PAUSE_S)
@@ -257,7 +298,7 @@ class DelayLevels:
                 "delayed messages damaged, not delivered level=%d count=%d", level, skipped
             )
         if next_offset > offset:
-            await self._store_in_place(level, next_offset, records, offset, dues_ms)
+            await self._store_in_place(level, offset, next_offset, records)
         return has_more
 
     def _dues_ms(self, level: int, offset: QueueOffset, codes: Ints, places: Ints) -> Ints:
@@ -268,10 +309,9 @@ class DelayLevels:
     async def _store_in_place(
         self,
         level: int,
+        offset: QueueOffset,
         next_offset: QueueOffset,
         records: Sequence[Record],
-        offset: QueueOffset,
-        dues_ms: Ints,
     ) -> None:
         if level in self._copies:
             known = self._copies[level].between(offset, next_offset)
@@ -279,11 +319,6 @@ class DelayLevels:
         begin = self._begun.setdefault(level, self._store.max_physical)
         done = await self._deliverer.deliver(records)
         del self._begun[level]
-        rows = [record.header.queue_offset - offset for record in records]
-        if done.end:
-            self.lateness.add(done.stored_at_ms - dues_ms[[r for r in rows if r < len(dues_ms)]])
-        self.delivered += len(records) - done.dropped
-        self.dropped += done.dropped
         self._next[level] = next_offset
         end = max(done.end, self.unsettled_end)
         self._unsaved.append(LevelProgress(level, next_offset, begin, PhysicalOffset(end)))

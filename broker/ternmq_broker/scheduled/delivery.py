@@ -7,9 +7,8 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeAlias
 
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.internal_record import InternalRecord, internal_record_of, with_source
@@ -37,22 +36,23 @@ class DeliveryResult(NamedTuple):
     stored_at_ms: int
     """Store time of the last record; 0 when none was stored."""
 
-    dropped: int
-    """Number of records that no queue can take."""
+
+FindTopic: TypeAlias = Callable[[str, int, PhysicalOffset], TopicConfig | None]
+"""Returns the topic of a record, given its name and queue and the log offset at which the record
+waited; None when the topic was deleted."""
 
 
 @dataclass(slots=True)
 class Deliverer:
-    """Writer of due records to their own queues. Owned by the broker's loop.
-
-    Args:
-        writer: Stores the records.
-        find: Returns the topic of a record, given its queue and the log offset at which the record
-            waited; None when the topic was deleted.
-    """
+    """Writer of due records to their own queues. Owned by the broker's loop."""
 
     writer: InternalWriter
-    find: Callable[[str, int, PhysicalOffset], TopicConfig | None]
+    find: FindTopic
+    delivered: int = field(default=0, init=False)
+    """Number of delivered records since the start."""
+
+    dropped: int = field(default=0, init=False)
+    """Number of records since the start that no queue can take, or that are damaged."""
 
     async def deliver(self, records: Sequence[Record]) -> DeliveryResult:
         """Store records in their own queues, in order, and wait until they count as stored.
@@ -67,20 +67,19 @@ class Deliverer:
         reasons: Counter[str] = Counter()
         for record in records:
             try:
-                find = partial(self._find, record.header.physical_offset)
-                due = restore_topic(internal_record_of(record), find)
+                at = record.header.physical_offset
+                due = restore_topic(internal_record_of(record), self.find, at)
                 good.append(with_source(due, record))
             except Undeliverable as error:
                 reasons[str(error)] += 1
         appended = await self._put(good, reasons) if good else None
         for reason, count in reasons.items():
             logger.warning("messages that waited dropped count=%d reason=%s", count, reason)
+        self.delivered += len(records) - reasons.total()
+        self.dropped += reasons.total()
         if appended is None:
-            return DeliveryResult(PhysicalOffset(0), 0, reasons.total())
-        return DeliveryResult(appended.end, appended.stored_at_ms, reasons.total())
-
-    def _find(self, at: PhysicalOffset, topic: str, queue_id: int) -> TopicConfig | None:
-        return self.find(topic, queue_id, at)
+            return DeliveryResult(PhysicalOffset(0), 0)
+        return DeliveryResult(appended.end, appended.stored_at_ms)
 
     async def _put(
         self, records: Sequence[InternalRecord], reasons: Counter[str]
@@ -97,16 +96,15 @@ class Deliverer:
         return await self._put(records[half:], reasons) or first
 
 
-def restore_topic(
-    record: InternalRecord, find: Callable[[str, int], TopicConfig | None]
-) -> InternalRecord:
+def restore_topic(record: InternalRecord, find: FindTopic, at: PhysicalOffset) -> InternalRecord:
     """Return the record for its own queue, with all its properties.
 
     If the topic has fewer queues by now, the record goes to one of those.
 
     Args:
         record: Record that waited.
-        find: Returns the topic with that name and queue; None when it was deleted.
+        find: Returns the topic of the record.
+        at: Log offset at which the record waited.
 
     Raises:
         Undeliverable: The record names no queue; or its topic was deleted, or belongs to the
@@ -119,7 +117,7 @@ def restore_topic(
         raise Undeliverable(f"topic {topic!r} belongs to the broker")
     queue_id = int(number)
     try:
-        config = find(topic, queue_id)
+        config = find(topic, queue_id, at)
     except (IllegalName, RefusedError) as error:
         raise Undeliverable(f"topic {topic[:140]!r} cannot be: {error}") from None
     queues = 0 if config is None else max(config.read_queues, config.write_queues)

@@ -1,10 +1,17 @@
-"""Rolling: timed messages are appended to the log again, so that old files can be removed.
+"""Rolling: timed messages are appended to the log again.
 
-Source: RocketMQ `TimerMessageStore`, which does so with all that waits for more than two days.
+A message is rolled so that old files can be removed, or because the broker's clock has moved: a
+message that waits for a length of time becomes due later or earlier by the step of the clock; a
+message that waits until a time is due as before. After a step all messages are rolled, in the order
+of the queue, so that delivered messages lie before all waiting ones, whichever clock they were due
+by.
+
+Source: RocketMQ `TimerMessageStore`, which rolls all that waits for more than two days.
 """
 
 import logging
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -13,12 +20,22 @@ from ternmq_broker.scheduled.timer_wheel import DueMessages, TimerWheel
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.internal_record import InternalRecord, internal_record_of, with_source
 from ternmq_broker.storage.reader import StoreReader
+from ternmq_model.clock import Clock
+from ternmq_model.delay import tick_up
 from ternmq_model.errors import refusal
 from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.properties import TIMER_DUE_MS, TIMER_ENQUEUED_MS, TIMER_ROLLS
+from ternmq_model.properties import (
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DUE_MS,
+    TIMER_ENQUEUED_MS,
+    TIMER_ROLLS,
+    decode_properties,
+)
 from ternmq_model.record.format import Record, decode_record
 from ternmq_model.response_code import ResponseCode
+from ternmq_store.log.clock_moves import TimerMove
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +116,99 @@ class Roller:
         if len(good) < len(records):
             logger.error("timed messages damaged or gone count=%d", len(records) - len(good))
         return RollResult(len(records), len(good), end)
+
+
+class Rescheduler:
+    """Rescheduler of waiting messages after steps of the clock.
+
+    Owned by `TimedMessages`, which delivers no message meanwhile.
+
+    Args:
+        roller: Appends messages to the log again.
+        clock: Clock of the broker.
+    """
+
+    def __init__(self, roller: Roller, clock: Clock) -> None:
+        self._roller = roller
+        self._clock = clock
+        self._moves: deque[TimerMove] = deque()
+        self._waits: DueMessages | None = None
+        """Messages that wait since before the first move, by queue offset."""
+
+    def note(self, move: TimerMove) -> None:
+        """Record a step of the clock."""
+        self._moves.append(move)
+
+    @property
+    def waiting(self) -> int:
+        """Number of messages that are being rescheduled, outside the wheel."""
+        return 0 if self._waits is None else len(self._waits)
+
+    @property
+    def first_offset(self) -> int | None:
+        """Lowest queue offset of the messages that are being rescheduled; None without any."""
+        return int(self._waits.offsets[0]) if self._waits is not None and len(self._waits) else None
+
+    @property
+    def end(self) -> QueueOffset | None:
+        """End of the messages to reschedule in the queue; None without a step of the clock."""
+        return self._moves[0].end if self._moves else None
+
+    @property
+    def is_moving(self) -> bool:
+        """True while messages are being rescheduled."""
+        return self._waits is not None
+
+    def begin(self, waits: DueMessages) -> None:
+        """Begin with the first step of the clock.
+
+        Args:
+            waits: All messages that waited at that step, by queue offset.
+        """
+        self._waits = waits
+
+    async def step(self) -> RollResult:
+        """Reschedule a batch of messages.
+
+        Raises:
+            TernError: The append failed; the batch is tried again.
+        """
+        assert self._waits is not None, "begun"
+        batch = self._waits.rows(slice(_BATCH_MESSAGES))
+        done = RollResult(0, 0, PhysicalOffset(0))
+        if len(batch):
+            done = await self._roller.reappend(batch, self._moved_ms)
+            self._waits = self._waits.rows(slice(done.looked_at, None))
+        if not len(self._waits):
+            self._waits = None
+            by_ms = self._moves.popleft().by_ms
+            logger.info("timed messages follow the clock by_ms=%s", by_ms)
+        return done
+
+    def _moved_ms(self, record: Record, due_ms: int) -> int:
+        """Return the due time of a message after all moves."""
+        known = [move.by_ms for move in self._moves if move.by_ms is not None]
+        if len(known) < len(self._moves):
+            then_ms = self._clock.wall_ms() - sum(known)  # as if the clock had not moved since
+            due_ms = moved_due_ms(record, due_ms, None, now_ms=then_ms)
+        return moved_due_ms(record, due_ms, sum(known))
+
+
+def moved_due_ms(record: Record, due_ms: int, by_ms: int | None, *, now_ms: int = 0) -> int:
+    """Return the due time of a message after a step of the clock. Pure.
+
+    Args:
+        record: Record of the waiting message.
+        due_ms: Due time before the step.
+        by_ms: Step of the clock; see `TimerMove`.
+        now_ms: Wall clock after a step of unknown size, for which `by_ms` is None.
+    """
+    properties = decode_properties(record.properties)
+    if TIMER_DELAY_SEC not in properties and TIMER_DELAY_MS not in properties:
+        return due_ms
+    if by_ms is not None:
+        return tick_up(due_ms + by_ms)
+    return min(due_ms, tick_up(now_ms + due_ms - record.header.stored_at_ms))
 
 
 def rolled(record: Record, due_ms: int) -> InternalRecord:

@@ -20,11 +20,17 @@ from ternmq_broker.scheduled.cancellation import Cancellations
 from ternmq_broker.scheduled.delivery import Deliverer
 from ternmq_broker.scheduled.delivery_delay import DeliveryDelay
 from ternmq_broker.scheduled.delivery_recovery import NO_COPIES, SEARCH_BYTES_MAX, Copies, copies_of
-from ternmq_broker.scheduled.due_codes import asked_for_ms, codes_of_records, is_time, not_delivered
-from ternmq_broker.scheduled.rescheduler import Rescheduler
-from ternmq_broker.scheduled.rolling import Roller, RollResult, read_many
+from ternmq_broker.scheduled.rolling import Rescheduler, Roller, RollResult, read_many
 from ternmq_broker.scheduled.timer_handover import TimerHandover
-from ternmq_broker.scheduled.timer_wheel import NEVER_MS, DueMessages, TimerWheel
+from ternmq_broker.scheduled.timer_wheel import (
+    NEVER_MS,
+    DueMessages,
+    TimerWheel,
+    asked_for_ms,
+    codes_of_records,
+    is_time,
+    not_delivered,
+)
 from ternmq_broker.scheduled.wakeup_timer import WakeupTimer
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.state.timer_files import TimerFiles
@@ -32,7 +38,7 @@ from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_model.clock import Clock
 from ternmq_model.delay import TICK_MS
-from ternmq_model.errors import StoreError, TernError
+from ternmq_model.errors import StoreError
 from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_runtime.service import Job
@@ -96,7 +102,7 @@ class TimedMessages:
         self._handover = TimerHandover(self._store, timer_files, clock)
         self._pending_max = pending_max
         self.job: Final = Job(name="deliver-timed", interval_s=math.inf, step=self.step)
-        self._timer = WakeupTimer(self.job.wake)
+        self._timer = WakeupTimer(self.job.wake, "timed messages")
         self._wheel = TimerWheel()
         self._next = QueueOffset(-1)
         """Next message of the queue to add to the wheel; -1 = not begun."""
@@ -116,10 +122,8 @@ class TimedMessages:
         """Offset up to which the log must be on the disk for deliveries to survive."""
         self._kept_at_ms = clock.monotonic_ms()
         self.lateness = DeliveryDelay()
-        self.delivered = 0
         self.cancelled = 0
         self.rolled = 0
-        self.dropped = 0
 
     @property
     def waiting(self) -> int:
@@ -164,19 +168,15 @@ class TimedMessages:
 
     async def step(self) -> bool:
         """Add new messages to the wheel, then deliver a batch of due ones: the step of a job."""
-        try:
-            await self._take_over()
-            # All that lies there first: a message may cancel another one.
-            has_more = await self._take_in()
-            if not has_more and self._rescheduler.end is None:
-                has_more = await self._deliver() or await self._roll()
-            await self._keep()
-        except TernError as error:
-            if self._timer.retry():
-                logger.warning("timed messages wait, delivery fails error=%s", error)
-            return False
-        if self._timer.succeeded():
-            logger.info("timed messages are delivered again")
+        return await self._timer.attempt(self._take_and_deliver)
+
+    async def _take_and_deliver(self) -> bool:
+        await self._take_over()
+        # All that lies there first: a message may cancel another one.
+        has_more = await self._take_in()
+        if not has_more and self._rescheduler.end is None:
+            has_more = await self._deliver() or await self._roll()
+        await self._keep()
         if not has_more and self.waiting:
             ahead_ms = self._wheel.first_ms - self._clock.wall_ms()
             # A rescheduled message that is stored cannot be read yet.
@@ -320,8 +320,7 @@ class TimedMessages:
             logger.error("timed messages damaged or gone, not delivered count=%d", damaged)
         kept = self._cancellations.without_cancelled(records, due)
         done = await self._deliverer.deliver(kept)
-        self.delivered += len(kept) - done.dropped
-        self.dropped += done.dropped + damaged
+        self._deliverer.dropped += damaged
         self.cancelled += count - damaged - len(kept) - int(due.cancels[:count].sum())
         if done.end:
             asked_ms = np.array([asked_for_ms(record) for record in kept], dtype=np.int64)

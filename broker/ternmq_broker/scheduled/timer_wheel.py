@@ -1,4 +1,4 @@
-"""The wheel of waiting timed messages, by due time. Pure.
+"""The wheel of waiting timed messages, by due time, and due codes of their queue. Pure.
 
 A bucket holds the messages that are due within 64 ticks, 6.4 s: one number of 8 bytes for each,
 with the tick within the bucket, whether it cancels, and its offset in the wheel timer's queue.
@@ -12,14 +12,23 @@ Source: RocketMQ `TimerWheel`, whose slots are a file and hold messages of one s
 
 import heapq
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_model.arrays import Ints
-from ternmq_model.delay import TICK_MS
+from ternmq_model.delay import EARLIEST_CODE, TICK_MS, wheel_code
+from ternmq_model.properties import (
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TIMER_DUE_MS,
+    decode_properties,
+)
+from ternmq_model.record.format import Record
 
 _TICK_BITS: Final = 6
 _TICKS: Final = 1 << _TICK_BITS
@@ -29,6 +38,8 @@ _KIND_BIT: Final = 1 << _OFFSET_BITS
 _TICK_SHIFT: Final = _OFFSET_BITS + 1
 _OFFSET_MASK: Final = _KIND_BIT - 1
 
+_GONE_CODE: Final = 0
+_LATEST_CODE: Final = 1 << 57
 _NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 NEVER_MS: Final = 1 << 62
@@ -241,3 +252,45 @@ def _due(keys: Ints, ticks: Ints) -> DueMessages:
     return DueMessages(
         keys & _OFFSET_MASK, ticks * TICK_MS, ((keys & _KIND_BIT) == 0).astype(np.int64)
     )
+
+
+def is_time(codes: Ints) -> NDArray[np.bool_]:
+    """Return which codes of a queue are due codes; the others are tag codes."""
+    found: NDArray[np.bool_] = (codes >= EARLIEST_CODE) & (codes < _LATEST_CODE)
+    return found
+
+
+def codes_of_records(records: Sequence[Record | None]) -> Ints:
+    """Return the due codes that belong to records.
+
+    A record without a time is due at once; a missing record has a code that never waits.
+    """
+    return np.array([_code_of(record) for record in records], dtype=np.int64)
+
+
+def _code_of(record: Record | None) -> int:
+    if record is None:
+        return _GONE_CODE
+    code = wheel_code(decode_properties(record.properties), record.header.stored_at_ms)
+    return EARLIEST_CODE if code is None else code
+
+
+def not_delivered(offsets: Ints, codes: Ints, known: TimerCheckpoint) -> NDArray[np.bool_]:
+    """Return which messages wait, according to a checkpoint.
+
+    Args:
+        offsets: Offsets in the wheel timer's queue.
+        codes: Due codes of the messages.
+        known: Checkpoint of earlier deliveries.
+    """
+    is_late = codes // TICK_MS * TICK_MS > known.read_ms
+    waits: NDArray[np.bool_] = (codes != _GONE_CODE) & ((offsets >= known.known_end) | is_late)
+    return waits
+
+
+def asked_for_ms(record: Record) -> int:
+    """Return the delivery time that a message asks for; its store time without one."""
+    properties = decode_properties(record.properties)
+    is_after = TIMER_DELAY_SEC in properties or TIMER_DELAY_MS in properties
+    text = properties.get(TIMER_DUE_MS if is_after else TIMER_DELIVER_MS, "")
+    return int(text) if text.isascii() and text.isdigit() else record.header.stored_at_ms

@@ -1,8 +1,13 @@
 """The wake-up timer of a delivery job, which sleeps until the next message is due."""
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Awaitable, Callable
 from typing import Final
+
+from ternmq_model.errors import TernError
+
+logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 0.1
 _RETRY_MAX_S: Final = 5.0
@@ -12,14 +17,14 @@ _DOUBLINGS_MAX: Final = 10
 class WakeupTimer:
     """Timer that wakes one job at the earliest moment that was set. Owned by the job.
 
-    Failed steps are retried after pauses that double.
-
     Args:
         wake: Wakes the job; called on the loop.
+        messages: Name of the messages that the job delivers, for the log.
     """
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self, wake: Callable[[], None], messages: str) -> None:
         self._wake = wake
+        self._messages = messages
         self._timer: asyncio.TimerHandle | None = None
         self._failures = 0
 
@@ -39,16 +44,23 @@ class WakeupTimer:
             self._timer.cancel()
             self._timer = None
 
-    def retry(self) -> bool:
-        """Set the timer for another attempt after a failure; return whether it is the first one."""
-        self.set(min(_RETRY_S * 2**self._failures, _RETRY_MAX_S))
-        self._failures = min(self._failures + 1, _DOUBLINGS_MAX)
-        return self._failures == 1
+    async def attempt(self, step: Callable[[], Awaitable[bool]]) -> bool:
+        """Run a step of the job; return whether more is to be done at once.
 
-    def succeeded(self) -> bool:
-        """Record a step without a failure; return whether steps had failed before."""
-        failures, self._failures = self._failures, 0
-        return failures > 0
+        A failure is logged, and the step retried after a pause; the pauses double.
+        """
+        try:
+            has_more = await step()
+        except TernError as error:
+            self.set(min(_RETRY_S * 2**self._failures, _RETRY_MAX_S))
+            if not self._failures:
+                logger.warning("%s wait, delivery fails error=%s", self._messages, error)
+            self._failures = min(self._failures + 1, _DOUBLINGS_MAX)
+            return False
+        if self._failures:
+            self._failures = 0
+            logger.info("%s are delivered again", self._messages)
+        return has_more
 
     def _expired(self) -> None:
         self._timer = None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_broker.scheduled.rescheduler import moved_due_ms
+from ternmq_broker.scheduled.rolling import moved_due_ms
 from ternmq_model.record.format import decode_record
 from tests.support.records import record
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.scheduled import rescheduler
+from ternmq_broker.scheduled import rolling
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_model.errors import StoreFull
@@ -123,7 +123,7 @@ def test_messages_delivered_by_a_wrong_time_do_not_come_again(loses_power: bool)
 def test_stop_while_messages_are_moved_loses_and_doubles_none(
     by_ms: int, loses_power: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rescheduler, "_BATCH_MESSAGES", 2)
+    monkeypatch.setattr(rolling, "_BATCH_MESSAGES", 2)
 
     async def main() -> None:
         async with world(flush_mode=FlushMode.SYNC) as around:
@@ -149,7 +149,7 @@ def test_stop_while_messages_are_moved_loses_and_doubles_none(
 def test_messages_left_by_a_stop_follow_a_step_ahead_after_it(
     loses_power: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rescheduler, "_BATCH_MESSAGES", 2)
+    monkeypatch.setattr(rolling, "_BATCH_MESSAGES", 2)
 
     async def main() -> None:
         async with world(flush_mode=FlushMode.SYNC) as around:
@@ -176,7 +176,7 @@ def test_messages_left_by_a_stop_follow_a_step_ahead_after_it(
 def test_messages_left_by_a_start_with_a_clock_behind_are_moved_by_the_next(
     loses_power: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rescheduler, "_BATCH_MESSAGES", 2)
+    monkeypatch.setattr(rolling, "_BATCH_MESSAGES", 2)
 
     async def main() -> None:
         async with world(flush_mode=FlushMode.SYNC) as around:
@@ -225,7 +225,7 @@ def test_message_still_cancels_another_after_a_step() -> None:
 def test_message_sent_between_two_steps_follows_the_second_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rescheduler, "_BATCH_MESSAGES", 2)
+    monkeypatch.setattr(rolling, "_BATCH_MESSAGES", 2)
 
     async def main() -> None:
         async with (
@@ -300,7 +300,7 @@ def test_messages_whose_delivery_failed_wait_anew_after_a_step(
 def test_batch_of_which_nobody_knows_whether_it_was_stored_is_not_doubled_by_a_restart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rescheduler, "_BATCH_MESSAGES", 2)
+    monkeypatch.setattr(rolling, "_BATCH_MESSAGES", 2)
     puts = 0
     put = InternalWriter.put
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ternmq_broker.scheduled.due_times import LevelDueTimes
+from ternmq_broker.scheduled.delay_levels import LevelDueTimes
 
 LEVEL = 3
 DELAY_MS = 10_000

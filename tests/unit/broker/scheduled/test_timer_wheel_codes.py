@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ternmq_broker.scheduled.due_codes import (
+from ternmq_broker.scheduled.timer_wheel import (
     asked_for_ms,
     codes_of_records,
     is_time,
