@@ -123,17 +123,15 @@ def measure_directory(root: Path, count: int) -> Iterator[tuple[str, float]]:
     def queues(which: ScanSpec) -> int:
         found = directory.queues()
         assert len(found) == QUEUES
-        return sum(rows(scan_queue(directory, each, which, broker_name="b")) for each in found)
+        return sum(rows(scan_queue(directory, each, which)) for each in found)
 
     def parts() -> int:
         planned = plan_directory(directory)
-        return sum(
-            rows(scan_partition(directory, part, wanted, broker_name="b")) for part in planned
-        )
+        return sum(rows(scan_partition(directory, part, wanted)) for part in planned)
 
     def raw() -> int:
         planned = plan_raw(directory)
-        return sum(rows(scan_raw(directory, part, wanted, broker_name="b")) for part in planned)
+        return sum(rows(scan_raw(directory, part, wanted)) for part in planned)
 
     assert queues(wanted) == parts() == raw() == count
     yield "queue by queue", timed(lambda: queues(wanted))

@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def directory(root: Path) -> StoreDirectory:
     """Return the store as it is read."""
-    return StoreDirectory(RealFileSystem(), root)
+    return StoreDirectory(RealFileSystem(), root, "broker-a")
 
 
 def rows_of(scanned: Iterable[ScanStep]) -> list[Row]:
@@ -91,7 +91,7 @@ def test_every_unit_gives_the_row_of_its_record(root: Path, directory: StoreDire
     queues = directory.queues()
     assert {(queue.topic, queue.queue_id) for queue in queues} == set(expected)
     for queue in queues:
-        rows = rows_of(scan_queue(directory, queue, ALL, broker_name="broker-a"))
+        rows = rows_of(scan_queue(directory, queue, ALL))
         assert rows == expected[queue.topic, queue.queue_id]
     assert contents(root) == before
 
@@ -104,11 +104,7 @@ def test_scan_by_log_file_returns_user_messages_in_log_order(
         line["physicalOffset"] for line in units_of(root) if is_user_topic(line["topic"])
     )
     parts = plan_directory(directory)
-    rows = [
-        row
-        for part in parts
-        for row in rows_of(scan_partition(directory, part, ALL, broker_name="broker-a"))
-    ]
+    rows = [row for part in parts for row in rows_of(scan_partition(directory, part, ALL))]
     assert rows == [records[place] for place in places]
     assert {row["topic"] for row in rows} == {"Batch", "Big", "Later", "Orders", "Pay"}
     assert len(parts) > 1
@@ -119,18 +115,14 @@ def test_named_topics_are_read_whatever_their_kind(root: Path, directory: StoreD
     rows = [
         row
         for part in plan_directory(directory, topics=topics)
-        for row in rows_of(scan_partition(directory, part, ALL, broker_name="broker-a"))
+        for row in rows_of(scan_partition(directory, part, ALL))
     ]
     assert len(rows) == sum(line["topic"] in topics for line in units_of(root)) > 0
     assert {row["topic"] for row in rows} == topics
 
 
 def test_raw_scan_returns_every_record(root: Path, directory: StoreDirectory) -> None:
-    rows = [
-        row
-        for part in plan_raw(directory)
-        for row in rows_of(scan_raw(directory, part, ALL, broker_name="broker-a"))
-    ]
+    rows = [row for part in plan_raw(directory) for row in rows_of(scan_raw(directory, part, ALL))]
     assert rows == list(record_rows(root).values())
 
 
@@ -143,7 +135,7 @@ def test_tags_are_filtered_by_hash_and_then_by_name(root: Path, directory: Store
             row["msgId"]
             for queue in directory.queues()
             if queue.topic == "Orders"
-            for row in rows_of(scan_queue(directory, queue, wanted, broker_name="a"))
+            for row in rows_of(scan_queue(directory, queue, wanted))
         ]
         there = [row for row in records if row["topic"] == "Orders" and row["tags"] == tag]
         assert sorted(found) == sorted(row["msgId"] for row in there)
@@ -158,5 +150,5 @@ def test_missing_store_is_reported(tmp_path: Path) -> None:
 def test_middle_stretch_has_exactly_the_rows_asked_for(directory: StoreDirectory) -> None:
     queue = next(queue for queue in directory.queues() if queue.topic == "Orders")
     middle = ScanRange(queue.topic, queue.queue_id, queue.begin + 3, queue.begin + 7)
-    rows = rows_of(scan_queue(directory, middle, ALL, broker_name="a"))
+    rows = rows_of(scan_queue(directory, middle, ALL))
     assert [row["queueOffset"] for row in rows] == list(range(middle.begin, middle.end))

@@ -130,10 +130,10 @@ def test_scanned_stretch_equals_the_stored_messages(
 ) -> None:
     files, rows = filled()
     store = open_store(files, config=CONFIG) if is_open else None
-    directory = StoreDirectory(files, ROOT)
+    directory = StoreDirectory(files, ROOT, "b")
     assert directory.is_in_use is is_open
     stretch = ScanRange(*queue, begin, max(begin, end))
-    found = collected(scan_queue(directory, stretch, wanted, broker_name="b"), wanted)
+    found = collected(scan_queue(directory, stretch, wanted), wanted)
     there = [rows[*queue, offset] for offset in range(stretch.begin, stretch.end)]
     assert found == expected(there, wanted)
     if store is not None:
@@ -146,16 +146,16 @@ def test_parts_of_a_log_are_its_messages_in_order(
     wanted: ScanSpec, topics: Sequence[str] | None, is_raw: bool
 ) -> None:
     files, rows = filled()
-    directory = StoreDirectory(files, ROOT)
+    directory = StoreDirectory(files, ROOT, "b")
     there = sorted(rows.values(), key=lambda row: row["msgId"])
     found: list[Row] = []
     if is_raw:
         for raw in plan_raw(directory):
-            found += collected(scan_raw(directory, raw, wanted, broker_name="b"), wanted)
+            found += collected(scan_raw(directory, raw, wanted), wanted)
     else:
         there = [row for row in there if topics is None or row["topic"] in topics]
         for part in plan_directory(directory, topics=topics):
-            found += collected(scan_partition(directory, part, wanted, broker_name="b"), wanted)
+            found += collected(scan_partition(directory, part, wanted), wanted)
     assert found == expected(there, wanted)
 
 
@@ -200,19 +200,19 @@ def test_changed_byte_of_the_log_alone_loses_its_message_and_is_reported(
 ) -> None:
     files, rows = copy.deepcopy(filled()[0]), filled()[1]
     is_log = change_a_byte(files, data)
-    directory = StoreDirectory(files, ROOT)
+    directory = StoreDirectory(files, ROOT, "b")
     skipping = ScanSpec(batch_rows_max=rows_max, skips_damaged=True)
     passed_over = 0
     for topic, queue_id in QUEUES:
         stretch = ScanRange(topic, queue_id, 0, COUNT // 3)
-        steps = list(scan_queue(directory, stretch, skipping, broker_name="b"))
+        steps = list(scan_queue(directory, stretch, skipping))
         found = [row for each in steps if each.batch is not None for row in each.batch.to_pylist()]
         assert steps[-1].next_offset == stretch.end
         assert all(row == rows[topic, queue_id, row["queueOffset"]] for row in found)
         assert len(found) + steps[-1].damaged == COUNT // 3
         passed_over += steps[-1].damaged
         strict = ScanSpec(batch_rows_max=rows_max)
-        scan = scan_queue(directory, stretch, strict, broker_name="b")
+        scan = scan_queue(directory, stretch, strict)
         if not steps[-1].damaged:
             assert collected(scan, strict) == found
             continue
@@ -230,17 +230,12 @@ def test_changed_byte_hides_no_other_message_of_the_log(
 ) -> None:
     files, rows = copy.deepcopy(filled()[0]), filled()[1]
     change_a_byte(files, data)
-    directory = StoreDirectory(files, ROOT)
+    directory = StoreDirectory(files, ROOT, "b")
     skipping = ScanSpec(batch_rows_max=rows_max, skips_damaged=True)
     if is_raw:
-        scans = [
-            scan_raw(directory, part, skipping, broker_name="b") for part in plan_raw(directory)
-        ]
+        scans = [scan_raw(directory, part, skipping) for part in plan_raw(directory)]
     else:
-        scans = [
-            scan_partition(directory, part, skipping, broker_name="b")
-            for part in plan_directory(directory)
-        ]
+        scans = [scan_partition(directory, part, skipping) for part in plan_directory(directory)]
     found: list[Row] = []
     damaged = 0
     for steps in map(list, scans):

@@ -63,6 +63,7 @@ class StoreDirectory:
     Attributes:
         files: The file system, with the log's files as they should be.
         root: The directory.
+        broker_name: Name of the broker whose store this is, for rows.
         log_start: Where the log began when this was made.
         log_end: Behind its last file then.
         log_file_bytes: Of each file of the log; 0 when there is none.
@@ -73,13 +74,14 @@ class StoreDirectory:
         may_map: Files of the log may be mapped to read single records of them.
     """
 
-    def __init__(self, files: FileSystem, root: Path) -> None:
+    def __init__(self, files: FileSystem, root: Path, broker_name: str = "") -> None:
         check_folder(files, root)
         session = StoreSession(files, root, self._tell)
         # That a file cannot be read is for those to tell who want something of it.
         plan = find_plan(files, root, session, StoreConfig().commit_log_file_bytes, unread=OSError)
         self.files = files if plan.is_in_order else _fitted(files, plan)
         self.root = root
+        self.broker_name = broker_name
         self.log_file_bytes = plan.file_bytes if plan.row else 0
         self.log_start = PhysicalOffset(plan.row[0].base if plan.row else 0)
         self.log_end = PhysicalOffset(plan.row[-1].base + plan.file_bytes if plan.row else 0)

@@ -69,9 +69,8 @@ class LogRows:
     Args:
         directory: The store.
         spec: What is wanted of them, checked.
-        broker_name: Whose they are.
         base: Where the file begins.
-        log_end: Records that end behind it are not read.
+        log_end: Records that end behind it are not read. None = the end of the log's last file.
         has_quarantine: Records in ranges that are known to be damaged count as damaged.
 
     Raises:
@@ -83,9 +82,8 @@ class LogRows:
         directory: StoreDirectory,
         spec: ScanSpec,
         *,
-        broker_name: str,
         base: int,
-        log_end: int | None,
+        log_end: int | None = None,
         has_quarantine: bool = True,
     ) -> None:
         source = directory.source(log_end)
@@ -93,7 +91,6 @@ class LogRows:
         self.end = base + source.file_bytes
         self._directory = directory
         self._spec = spec
-        self._broker_name = broker_name
         self._columns = spec.columns_needed
         self._record_filter = spec.record_filter
         self._has_quarantine = has_quarantine
@@ -132,7 +129,7 @@ class LogRows:
             view,
             positions,
             choice.sizes[rows],
-            broker_name=self._broker_name,
+            broker_name=self._directory.broker_name,
             columns=self._columns,
             expected=ExpectedRecords(
                 choice.starts,

@@ -92,7 +92,7 @@ def plan_ranges(
 
 
 def scan_partition(
-    directory: StoreDirectory, part: LogFilePartition, spec: ScanSpec, *, broker_name: str
+    directory: StoreDirectory, part: LogFilePartition, spec: ScanSpec
 ) -> Iterator[ScanStep]:
     """Yield the matching messages of one file of the log, in its order, a batch a step.
 
@@ -100,7 +100,6 @@ def scan_partition(
         directory: The store.
         part: As it was planned.
         spec: Which messages, and what of them. The topic of its subscription does not count.
-        broker_name: Whose they are.
 
     Raises:
         MessageDamaged: A message is, and damaged ones are not to be passed over.
@@ -114,7 +113,7 @@ def scan_partition(
         return
     with ExitStack() as stack:
         try:
-            rows = LogRows(directory, spec, broker_name=broker_name, base=part.base, log_end=None)
+            rows = LogRows(directory, spec, base=part.base)
         except FileNotFoundError:
             topic, queue_id, begin, end = part.ranges[0]
             raise RangeGone(topic, queue_id, begin, end) from None
@@ -122,7 +121,7 @@ def scan_partition(
         scan = _PartitionScan(directory, part, spec, rows, stack)
         yield from scan.run()
         for base in scan.bases_elsewhere():
-            yield from scan.run_elsewhere(base, broker_name)
+            yield from scan.run_elsewhere(base)
         yield ScanStep(None, rows.end, scan.damaged)
 
 
@@ -173,14 +172,12 @@ class _PartitionScan:
         bases: list[int] = np.unique(self._elsewhere.starts // step * step).tolist()
         return bases
 
-    def run_elsewhere(self, base: int, broker_name: str) -> Iterator[ScanStep]:
+    def run_elsewhere(self, base: int) -> Iterator[ScanStep]:
         """Yield the steps of the scan of one of these files."""
         step = self._directory.log_file_bytes
         waiting = self._elsewhere.only(self._elsewhere.starts // step * step == base)
         try:
-            rows = LogRows(
-                self._directory, self._spec, broker_name=broker_name, base=base, log_end=None
-            )
+            rows = LogRows(self._directory, self._spec, base=base)
         except FileNotFoundError:
             raise self._gone(waiting) from None
         with closing(rows):

@@ -36,7 +36,6 @@ def scan_queue(
     scan_range: ScanRange,
     spec: ScanSpec,
     *,
-    broker_name: str,
     log_end: int | None = None,
 ) -> Iterator[ScanStep]:
     """Yield the matching messages of a range, in the order of the queue, a batch a step.
@@ -45,7 +44,6 @@ def scan_queue(
         directory: The store.
         scan_range: Up to the queue's end at most, as it is when asked.
         spec: Which messages, and what of them.
-        broker_name: Whose they are.
         log_end: Records that end behind it are not read. None = the end of the log's last file.
 
     Raises:
@@ -59,7 +57,7 @@ def scan_queue(
     """
     spec = spec.checked()
     with ExitStack() as stack:
-        scan = _QueueScan(directory, scan_range, spec, broker_name, stack)
+        scan = _QueueScan(directory, scan_range, spec, stack)
         yield from scan.run(directory.source(log_end), log_end)
 
 
@@ -101,13 +99,11 @@ class _QueueScan:
         directory: StoreDirectory,
         scan_range: ScanRange,
         spec: ScanSpec,
-        broker_name: str,
         stack: ExitStack,
     ) -> None:
         self._directory = directory
         self._scan_range = scan_range
         self._spec = spec
-        self._broker_name = broker_name
         self._queues = [(scan_range.topic.encode(), scan_range.queue_id)]
         self._ext = directory.ext_source(scan_range.topic, scan_range.queue_id)
         self._units = directory.unit_files(*scan_range)
@@ -212,13 +208,7 @@ class _QueueScan:
             self._close()
             self._rows = None
             try:
-                self._rows = LogRows(
-                    self._directory,
-                    self._spec,
-                    broker_name=self._broker_name,
-                    base=base,
-                    log_end=log_end,
-                )
+                self._rows = LogRows(self._directory, self._spec, base=base, log_end=log_end)
             except FileNotFoundError:
                 raise self._gone(int(numbers[0])) from None
         outside = (chosen.starts < base) | (chosen.starts >= self._rows.end)

@@ -56,7 +56,7 @@ def plan_raw(directory: StoreDirectory) -> Sequence[RawFilePartition]:
 
 
 def scan_raw(
-    directory: StoreDirectory, part: RawFilePartition, spec: ScanSpec, *, broker_name: str
+    directory: StoreDirectory, part: RawFilePartition, spec: ScanSpec
 ) -> Iterator[ScanStep]:
     """Yield the records of one file of the log, in its order, a batch a step.
 
@@ -67,7 +67,6 @@ def scan_raw(
         directory: The store.
         part: As it was planned.
         spec: Which messages, and what of them. The topic of its subscription does not count.
-        broker_name: Whose they are.
 
     Raises:
         MessageDamaged: A record is, and damaged ones are not to be passed over.
@@ -80,14 +79,7 @@ def scan_raw(
     path = commit_log_folder(directory.root) / file_name(part.base)
     with ExitStack() as stack:
         try:
-            rows = LogRows(
-                directory,
-                spec,
-                broker_name=broker_name,
-                base=part.base,
-                log_end=None,
-                has_quarantine=False,
-            )
+            rows = LogRows(directory, spec, base=part.base, has_quarantine=False)
             stack.callback(rows.close)
             file = directory.files.open(path, read_only=True)
         except FileNotFoundError:

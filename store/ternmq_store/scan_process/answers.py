@@ -52,14 +52,12 @@ def answers(files: FileSystem) -> ScanAnswers:
         )
         yield ScanAnswer(FrameKind.SCHEMA, memoryview(arrow_schema(request.columns).serialize()))
         end = request.begin_offset
-        directory = StoreDirectory(files, Path(request.root))
+        directory = StoreDirectory(files, Path(request.root), request.broker_name)
         directory.may_map = request.may_map
         scan_range = ScanRange(
             request.topic, request.queue_id, request.begin_offset, request.end_offset
         )
-        steps = scan_queue(
-            directory, scan_range, spec, broker_name=request.broker_name, log_end=request.log_end
-        )
+        steps = scan_queue(directory, scan_range, spec, log_end=request.log_end)
         for batch, next_offset, damaged in steps:
             end = next_offset
             if batch is None or not batch.num_rows:

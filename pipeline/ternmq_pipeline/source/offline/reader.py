@@ -92,7 +92,7 @@ class OfflineReader(DataSourceReader):
     def _directory(self) -> StoreDirectory:
         path = self._options.store or ""
         try:
-            return StoreDirectory(RealFileSystem(), Path(path))
+            return StoreDirectory(RealFileSystem(), Path(path), self._options.broker_name)
         except (OSError, StoreError) as error:
             raise UsageError(f"store: {path!r} cannot be read as a store: {error}") from None
 
@@ -116,10 +116,9 @@ class OfflineReader(DataSourceReader):
     def _scanned(
         self, directory: StoreDirectory, part: LogFilePartition | RawFilePartition, wanted: ScanSpec
     ) -> Iterator[ScanStep]:
-        name = self._options.broker_name
         if isinstance(part, RawFilePartition):
-            return scan_raw(directory, part, wanted, broker_name=name)
-        return scan_partition(directory, part, wanted, broker_name=name)
+            return scan_raw(directory, part, wanted)
+        return scan_partition(directory, part, wanted)
 
     def _wanted(self, columns: tuple[str, ...]) -> ScanSpec:
         rows = self._pushed.rows

@@ -50,7 +50,7 @@ def queue_end(files: MemoryFileSystem) -> int:
     steps = [
         step
         for part in plan_directory(directory)
-        for step in scan_partition(directory, part, wanted, broker_name="b")
+        for step in scan_partition(directory, part, wanted)
     ]
     assert sum(step.batch.num_rows for step in steps if step.batch is not None) == queue.end
     assert queue == ScanRange("A", 0, 0, queue.end)

@@ -42,9 +42,7 @@ def scan(
     """Scan every part."""
     directory = StoreDirectory(files, ROOT)
     parts = plan_directory(directory, topics=topics)
-    return [
-        step for part in parts for step in scan_partition(directory, part, wanted, broker_name="b")
-    ]
+    return [step for part in parts for step in scan_partition(directory, part, wanted)]
 
 
 def rows(scanned: Iterable[ScanStep]) -> list[tuple[str, int]]:
@@ -93,7 +91,7 @@ def test_file_deleted_after_the_plan_is_reported_with_a_queue() -> None:
     part = plan_directory(directory)[0]
     files.remove(min(path for path in files.nodes if path.parent.name == "commitlog"))
     with pytest.raises(RangeGone, match="'A' queue 0"):
-        list(scan_partition(directory, part, WANTED, broker_name="b"))
+        list(scan_partition(directory, part, WANTED))
 
 
 def test_damaged_message_is_named_by_its_queue_or_skipped() -> None:

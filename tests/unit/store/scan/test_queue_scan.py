@@ -65,7 +65,7 @@ def scan(
     """Scan the queue."""
     directory = StoreDirectory(files, ROOT)
     stretch = ScanRange("A", 0, begin, end)
-    return list(scan_queue(directory, stretch, wanted, broker_name="b", **bounds))
+    return list(scan_queue(directory, stretch, wanted, **bounds))
 
 
 def numbers(scanned: Iterable[ScanStep]) -> Sequence[int]:
@@ -126,15 +126,13 @@ def test_open_store_is_read_while_it_grows() -> None:
     add(store, clock, 15)
     directory = StoreDirectory(files, ROOT)
     assert directory.is_in_use
-    steps = scan_queue(
-        directory, ScanRange("A", 0, 0, 15), replace(NUMBERS, batch_rows_max=5), broker_name="b"
-    )
+    steps = scan_queue(directory, ScanRange("A", 0, 0, 15), replace(NUMBERS, batch_rows_max=5))
     assert numbers([next(steps)]) == list(range(5))
     add(store, clock, 15)
     assert numbers(steps) == list(range(5, 15))
     later = ScanRange("A", 0, 15, 30)
     end = int(store.confirm_offset)
-    found = scan_queue(directory, later, NUMBERS, broker_name="b", log_end=end)
+    found = scan_queue(directory, later, NUMBERS, log_end=end)
     assert numbers(found) == list(range(15, 30))
     store.close()
 
@@ -154,9 +152,7 @@ def test_messages_taken_by_retention_are_named_with_the_queues_beginning() -> No
 def test_retention_in_the_middle_of_a_scan_ends_it() -> None:
     files = filled()
     directory = StoreDirectory(files, ROOT)
-    steps = scan_queue(
-        directory, ScanRange("A", 0, 0, 40), replace(NUMBERS, batch_rows_max=3), broker_name="b"
-    )
+    steps = scan_queue(directory, ScanRange("A", 0, 0, 40), replace(NUMBERS, batch_rows_max=3))
     assert numbers([next(steps)]) == [0, 1, 2]
     files.remove(log_path(0))
     files.remove(log_path(1))
@@ -237,7 +233,7 @@ def test_unit_pointing_before_the_log_behind_good_ones_hides_no_other_message(
     left = [number for number in range(begin, 40) if number != 20]
     directory = StoreDirectory(files, ROOT)
     parts = plan_directory(directory)
-    scans = [list(scan_partition(directory, part, skipping, broker_name="b")) for part in parts]
+    scans = [list(scan_partition(directory, part, skipping)) for part in parts]
     assert sorted(number for each in scans for number in numbers(each)) == left
     assert sum(each[-1].damaged for each in scans) == 1
 
@@ -315,12 +311,12 @@ def test_distant_records_need_no_map(monkeypatch: pytest.MonkeyPatch) -> None:
 
     directory = StoreDirectory(files, ROOT)
     stretch = ScanRange("A", 0, 0, 10)
-    assert numbers(scan_queue(directory, stretch, NUMBERS, broker_name="b")) == list(range(10))
+    assert numbers(scan_queue(directory, stretch, NUMBERS)) == list(range(10))
     monkeypatch.setattr(MemoryFile, "map", map_nothing)
     with pytest.raises(AssertionError):
-        list(scan_queue(directory, stretch, NUMBERS, broker_name="b"))
+        list(scan_queue(directory, stretch, NUMBERS))
     directory.may_map = False
-    assert numbers(scan_queue(directory, stretch, NUMBERS, broker_name="b")) == list(range(10))
+    assert numbers(scan_queue(directory, stretch, NUMBERS)) == list(range(10))
 
 
 def test_failing_disk_is_reported_with_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,12 +384,9 @@ def test_files_that_do_not_fit_are_read_as_the_next_start_leaves_them(
     assert directory.log_file_bytes == LOG_FILE_BYTES
     scanned = scan(files, 0, 40, skipping)
     assert (numbers(scanned), scanned[-1].damaged) == (sound, 40 - len(sound))
-    parts = [
-        scan_partition(directory, part, skipping, broker_name="b")
-        for part in plan_directory(directory)
-    ]
+    parts = [scan_partition(directory, part, skipping) for part in plan_directory(directory)]
     assert numbers(each for part in parts for each in part) == sound
-    raws = [scan_raw(directory, part, skipping, broker_name="b") for part in plan_raw(directory)]
+    raws = [scan_raw(directory, part, skipping) for part in plan_raw(directory)]
     assert numbers(each for raw in raws for each in raw) == sound
     if len(sound) < 40:
         with pytest.raises(MessageDamaged):
@@ -431,12 +424,12 @@ def test_missing_body_package_is_reported_while_the_log_is_mapped(
     directory = StoreDirectory(RealFileSystem(), tmp_path)
     stretch = ScanRange("A", 0, 0, 20)
     whole = ScanSpec(columns=["body"])
-    batches = [step.batch for step in scan_queue(directory, stretch, whole, broker_name="b")]
+    batches = [step.batch for step in scan_queue(directory, stretch, whole)]
     rows = [row for batch in batches if batch is not None for row in batch.to_pylist()]
     assert rows == [{"body": bytes(10_000)}] * 20
     monkeypatch.setitem(sys.modules, "lz4.frame", None)
     with pytest.raises(MissingPackage, match=r"ternmq\[compression\]"):
-        list(scan_queue(directory, stretch, whole, broker_name="b"))
+        list(scan_queue(directory, stretch, whole))
 
 
 def test_lost_stretch_costs_a_scan_one_search(monkeypatch: pytest.MonkeyPatch) -> None:

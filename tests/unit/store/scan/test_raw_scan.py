@@ -40,11 +40,7 @@ def filled(count: int = 30, *, closes: bool = True) -> MemoryFileSystem:
 def scan(files: MemoryFileSystem, wanted: ScanSpec = WANTED) -> list[ScanStep]:
     """Scan every file."""
     directory = StoreDirectory(files, ROOT)
-    return [
-        step
-        for part in plan_raw(directory)
-        for step in scan_raw(directory, part, wanted, broker_name="b")
-    ]
+    return [step for part in plan_raw(directory) for step in scan_raw(directory, part, wanted)]
 
 
 def numbers(scanned: Iterable[ScanStep]) -> list[int]:
