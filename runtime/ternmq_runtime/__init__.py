@@ -1,1 +1,1 @@
-"""The ground of every process of TernMQ: lifecycle, time, threads, settings, logs."""
+"""Basis of every process of TernMQ: lifecycle, time, threads, settings, logs."""

@@ -1,8 +1,8 @@
-"""A bounded thread pool for system calls that block: it receives values and returns values.
+"""Bounded thread pool for blocking system calls. Values go in, values come out.
 
-Why not `loop.run_in_executor`: one call stands between every synchronous send and its answer. A
-call that does nothing takes 25 µs there and 12 µs here (p50, Python 3.11, 2 cores), and there a
-call whose waiter is cancelled may or may not be made.
+The pool replaces `loop.run_in_executor`, because each synchronous send waits for one call. An empty
+call takes 25 µs in an executor and 12 µs here (p50, Python 3.11, 2 cores), and an executor may drop
+a call when its waiter is cancelled.
 """
 
 import asyncio
@@ -23,14 +23,13 @@ logger = logging.getLogger(__name__)
 
 
 class BlockingPool:
-    """Runs functions in at most `threads` threads, each started when all others are busy.
+    """Runs functions in at most `threads` threads. A thread starts when all others are busy.
 
-    What was submitted is run, begun in the order of submission, even if nobody waits for it any
-    more. The functions must not touch state that an event loop owns.
+    Every submitted function is run, in the order of submission, also after its waiter is cancelled.
+    The functions must not touch state that an event loop owns.
 
-    It belongs to the event loop that first uses it. Leave it as an `async with` block, or await
-    `close`, to be sure that nothing runs any more; a process that exits without that abandons the
-    calls under way, as if it were killed.
+    The pool belongs to the event loop that uses it first. After `async with` or `close` no function
+    runs any more. A process that exits without them abandons running calls, as if it were killed.
     """
 
     def __init__(self, threads: int = 4) -> None:
@@ -55,13 +54,12 @@ class BlockingPool:
         await self.close()
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call `function` in a thread; return what it returns or raise what it raises.
+        """Call `function` in a thread and return its result or raise its error.
 
-        Cancelling stops the waiting, not the function; if that function then fails, its failure
-        is logged.
+        Cancelling stops the wait, not the function. A later failure of the function is logged.
 
         Raises:
-            ClosedError: The pool was closed; the function was not run.
+            ClosedError: The pool is closed. The function was not run.
         """
         if not self._is_open:
             raise ClosedError("the blocking pool is closed")
@@ -85,17 +83,17 @@ class BlockingPool:
         return await waiter
 
     async def close(self, *, wait_s: float | None = None) -> list[str]:
-        """Refuse further calls, wait for those submitted, then end the threads. Safe to repeat.
+        """Refuse further calls, wait for the submitted ones, end the threads. Safe to repeat.
 
-        Cancelling it leaves the pool closed; what was submitted is still run.
+        After cancelling, the pool is closed, and submitted functions are still run.
 
         Args:
-            wait_s: How long to wait, in seconds; None = until all calls have returned. Calls that
-                take longer are abandoned: their threads, which are daemons, go on until they
-                return, and no process waits for them. What had not begun by then never does.
+            wait_s: Longest wait, s; None = until all calls have returned. Longer calls are
+                abandoned: their daemon threads go on until they return, and the process does not
+                wait for them. Functions that have not begun by then are never run.
 
         Returns:
-            The names of the functions whose calls are abandoned, sorted.
+            Names of the abandoned functions, sorted.
         """
         if self._is_open:
             self._is_open = False
@@ -116,7 +114,7 @@ class BlockingPool:
         return []
 
     def _end_threads(self) -> None:
-        """Queue the end of each thread, behind all calls that were submitted."""
+        """Queue the end of each thread, behind all submitted calls."""
         for _ in self._threads:
             self._calls.put(None)
 
@@ -131,7 +129,7 @@ class BlockingPool:
     def _deliver(
         self, waiter: asyncio.Future[Any], result: object, failure: BaseException | None
     ) -> None:
-        """Answer one call, on the loop's thread, which alone counts the pending ones."""
+        """Answer one call. Only the loop's thread runs this and counts pending calls."""
         del self._pending[waiter]
         if not self._pending:
             self._idle.set()
@@ -145,7 +143,7 @@ class BlockingPool:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return what the log calls a function: its module and qualified name."""
+    """Return the name of a function for the log: its module and qualified name."""
     name = getattr(function, "__qualname__", None)
     return f"{function.__module__}.{name}" if name else repr(function)
 

@@ -1,7 +1,7 @@
-"""One process at a time in a directory.
+"""Lock of a directory for one process at a time.
 
-Beside the state lies `lock`, an empty file. What counts is who has locked it, and the directory
-itself, in case the file is removed; the system lets go of both with the process, however it ends.
+The directory has an empty file `lock`. The owner locks that file, and the directory itself in case
+the file is removed. The system releases both locks at the end of the process.
 """
 
 import errno
@@ -17,17 +17,17 @@ FILE_NAME: Final = "lock"
 
 _AT_ONCE: Final = fcntl.LOCK_EX | fcntl.LOCK_NB
 _NO_DIRECTORY_LOCKS: Final = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
-"""NFS locks only what is open to write, which a directory never is."""
+"""Errors of file systems that cannot lock a directory. NFS locks only files open for writing."""
 
 
 class DirectoryLock:
-    """Holds a directory from its making to `release`. Counts inside one process too.
+    """Lock of a directory, from construction to `release`. Two locks in one process exclude, too.
 
     Args:
-        directory: Is there.
+        directory: Existing directory.
 
     Raises:
-        StoreLocked: Somebody holds it; names the directory.
+        StoreLocked: Another owner has the lock. The error names the directory.
         OSError: The file of the lock cannot be opened.
     """
 
@@ -35,7 +35,7 @@ class DirectoryLock:
         self._file = open_private(directory / FILE_NAME, "ab")
         self._directory: int | None = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            # Of the open file, not of the process: two owners in one process see each other.
+            # The lock belongs to the open file, so two owners in one process exclude each other.
             fcntl.flock(self._file, _AT_ONCE)
             _lock_directory(self._directory)
         except OSError as error:
@@ -45,7 +45,7 @@ class DirectoryLock:
             raise StoreLocked(f"{directory} is in use by another owner") from error
 
     def release(self) -> None:
-        """Let somebody else have the directory. Safe to repeat."""
+        """Release the lock. Safe to repeat."""
         self._file.close()
         directory, self._directory = self._directory, None
         if directory is not None:
@@ -53,7 +53,7 @@ class DirectoryLock:
 
 
 def _lock_directory(descriptor: int) -> None:
-    """Lock a directory, where its file system knows such locks."""
+    """Lock a directory if its file system supports it."""
     try:
         fcntl.flock(descriptor, _AT_ONCE)
     except OSError as error:

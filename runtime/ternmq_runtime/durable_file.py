@@ -1,4 +1,4 @@
-"""State files of the operating system that survive a loss of power.
+"""State files that survive a power loss.
 
 Every function blocks: call them through the blocking pool.
 
@@ -30,10 +30,10 @@ _PRIVATE_FOLDER: Final = 0o700
 
 
 def replace_durably(path: Path, data: bytes, *, in_both: bool = False) -> None:
-    """Make `data` the content of the state file at `path`, as `replace_generations` does.
+    """Replace the content of the state file at `path` by `data`. See `replace_generations`.
 
     Raises:
-        OSError: The disk refused. The generation before can still be read.
+        OSError: The write failed. The generation before can still be read.
     """
 
     def write(draft: Path) -> None:
@@ -62,14 +62,14 @@ class _Folder:
 
 
 def open_private(path: Path, mode: str) -> IO[bytes]:
-    """Open a file to write; a new one is for this user alone.
+    """Open a file for writing. Only this user may read a new file.
 
     Args:
-        path: The file, which is no link.
-        mode: As of `open`, in bytes.
+        path: Path of the file, which must not be a link.
+        mode: Mode of `open`, binary.
 
     Raises:
-        OSError: It cannot be opened.
+        OSError: The file cannot be opened.
     """
 
     def opener(name: str, flags: int) -> int:
@@ -79,13 +79,12 @@ def open_private(path: Path, mode: str) -> IO[bytes]:
 
 
 def make_directory_durably(path: Path) -> None:
-    """Make the directory `path`, and those above it that are missing, for this user alone.
+    """Create the directory `path` and its missing parents, for this user only.
 
-    When this returns, those it made are there even after a loss of power. Those that were there
-    are left as they are.
+    When the call returns, the new directories survive a power loss. Existing ones are not changed.
 
     Raises:
-        OSError: The disk refused. Some of them may be there.
+        OSError: The disk refuses. Some directories may exist.
     """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):
@@ -94,10 +93,10 @@ def make_directory_durably(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in the directory `path` survive a loss of power.
+    """Sync the directory `path`, so that its names survive a power loss.
 
     Raises:
-        OSError: The disk refused.
+        OSError: The sync failed.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -107,23 +106,24 @@ def sync_directory(path: Path) -> None:
 
 
 def read_newest(path: Path, parse: Callable[[bytes], T]) -> T | None:
-    """Return what the newest right generation of the file at `path` parses to, for its writer.
+    """Return the parsed content of the newest valid generation of the file, for its writer.
 
-    Where that is the generation before, a file that is not right is renamed to `<name>.bad`: it
-    must not become the generation before. Then the file is written anew; a disk that refuses that
-    is logged.
+    If the newest file is damaged, it is renamed to `<name>.bad`, so that it does not become the
+    generation before, and the file is written again from the generation before. A failure of that
+    write is logged.
 
     Args:
-        path: As given to `replace_durably`.
-        parse: Raises ValueError, LookupError or TypeError for bytes that are not such a file.
+        path: Path given to `replace_durably`.
+        parse: Function of the bytes. It raises ValueError, LookupError or TypeError for bytes of
+            another form.
 
     Returns:
-        None when neither the file nor its previous generation is there.
+        Parsed content; None = neither the file nor its previous generation exists.
 
     Raises:
-        StateUnreadable: One that is needed is there and cannot be read.
-        StateDamaged: What is there is damaged, both the file and the generation before.
-        OSError: The disk refuses to rename a file that is not right.
+        StateUnreadable: A needed file exists and cannot be read.
+        StateDamaged: The file and the generation before are damaged.
+        OSError: The damaged file cannot be renamed.
     """
     generations = (path, previous_path(path))
     return newest_generation(Path.read_bytes, generations, parse, on_older=_restore)

@@ -1,11 +1,10 @@
 """Checks that a resource is used only in the process, and on the event loop, that opened it.
 
-A child made by `fork()` has none of its parent's threads, but all of its objects.
-
-An event loop, its connections and gRPC's own state belong to the process that began them. A child
-that went on using them would wait for threads that it does not have, and take events and bytes from
-its parent. So what is opened remembers its process, and refuses to be used in another one; and its
-loop, since a task of another loop would wait for it for ever.
+A child of `fork()` has all objects of its parent, but none of its threads. An event loop, its
+connections and gRPC's state belong to the process that opened them. A child that used them would
+wait for missing threads, and take events and bytes from its parent. So an opened resource stores
+its process and refuses calls in another one. It also stores its loop, since a task of another loop
+would wait for ever.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from ternmq_model.errors import ClosedError, UsageError
 
 
 def is_inherited(process_id: int) -> bool:
-    """Return whether process `process_id` (0 = none) is a parent from which this one was forked."""
+    """Return whether this process was forked from process `process_id` (0 = none)."""
     return process_id not in (0, os.getpid())
 
 
@@ -23,7 +22,7 @@ def check_process(process_id: int) -> None:
     """Check that this process is `process_id`, unless that is 0.
 
     Raises:
-        ClosedError: This process was forked from it.
+        ClosedError: This process was forked from that one.
     """
     if is_inherited(process_id):
         raise ClosedError(

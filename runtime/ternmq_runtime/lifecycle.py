@@ -1,4 +1,4 @@
-"""The one lifecycle of services and clients: `async with` opens all or nothing, and closes all.
+"""Lifecycle of services and clients: `async with` opens all parts or none, and closes all.
 
     class Broker(Lifecycle):
         async def _open(self, stack: AsyncExitStack) -> None:
@@ -6,7 +6,7 @@
             stack.push_async_callback(store.close)
             self._server = await stack.enter_async_context(serve(store))
 
-What was opened first is closed last, also when opening fails half-way.
+Parts are closed in the reverse order of opening, also after a failed opening.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ from ternmq_runtime.fork_safety import check_loop, check_process, is_inherited
 
 
 class Lifecycle(ABC):
-    """Base of what is used by `async with`. A block is entered and left by one and the same task.
+    """Base of classes for `async with`. One task must enter and leave the block.
 
-    Leaving what is not open does nothing, so that a clean-up may be repeated. Neither does leaving
-    in a child process what its parent opened before the fork: it stays the parent's, and open.
+    Leaving has no effect if the object is not open, so a clean-up may be repeated, and in a forked
+    child of the process that opened it: the object stays open for the parent.
     """
 
     __stack: AsyncExitStack | None = None
@@ -32,18 +32,18 @@ class Lifecycle(ABC):
 
     @abstractmethod
     async def _open(self, stack: AsyncExitStack) -> None:
-        """Open every part, and put on `stack` how each is closed.
+        """Open every part and push its closing on `stack`.
 
-        When this raises, what is on the stack is closed, and the error comes out of `async with`.
+        After an error the stack is closed, and `async with` raises the error.
         """
 
     def _check_owner(self) -> None:
         """Check that the block was opened in this process and on this event loop.
 
         Raises:
-            ClosedError: This process was forked from that which opened it.
-            UsageError: The loop that runs here is not that which opened it. What is opened waits
-                for futures of its own loop, which would never wake a task of this one.
+            ClosedError: This process was forked from the one that opened the block.
+            UsageError: This thread runs another loop. The opened parts wait for futures of their
+                own loop, which never wake a task of another one.
         """
         check_process(self.__process_id)
         check_loop(self.__loop)

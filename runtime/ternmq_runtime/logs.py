@@ -1,8 +1,8 @@
-"""One-time set-up of logging, for server processes only; a library adds no handlers.
+"""Set-up of logging, once, for server processes only: a library adds no handlers.
 
-Two formats: `console` for people and `json`, one object a line, for collectors. A line that comes
-again and again (same logger, same template) is written `REPEATS_MAX` times in `WINDOW_S`; the rest
-is counted, and the count is written before the first line of a later window, or at the end.
+There are two formats: `console` for people and `json`, one object a line, for collectors. A
+repeated line (same logger, same template) is written `REPEATS_MAX` times in `WINDOW_S`. Further
+lines are counted, and the count is written before the first line of a later window, or at the end.
 """
 
 import logging
@@ -18,7 +18,7 @@ from typing import IO
 from ternmq_model.printable_text import printable, printable_json
 
 REPEATS_MAX = 20
-"""Lines of one template that are written in one window. A restart of 16 brokers fits."""
+"""Most lines of one template in one window: enough for a restart of 16 brokers."""
 
 WINDOW_S = 10.0
 
@@ -51,9 +51,9 @@ class LoggingSettings:
 
 
 def configure_logging(settings: LoggingSettings, stream: IO[str] | None = None) -> None:
-    """Send the log of this process to `stream` (standard error), and nowhere else.
+    """Send the log of this process only to `stream` (default: standard error).
 
-    Calling it again replaces what the first call set up.
+    Another call replaces the set-up of the first one.
     """
     root = logging.getLogger()
     for handler in root.handlers[:]:
@@ -75,19 +75,19 @@ class ConsoleFormatter(logging.Formatter):
         self.datefmt = "%Y-%m-%d %H:%M:%S"
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Return the message on one line, whatever characters a peer's names contain."""
+        """Return the message on one line, with control characters of names escaped."""
         return printable(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the message and its traceback, indented: only the message begins with a time."""
+        """Return the message and its indented traceback. Only the message begins with a time."""
         return printable(super().format(record), keep="\n").replace("\n", "\n    ")
 
 
 class JsonFormatter(logging.Formatter):
     """Writes one JSON object a line.
 
-    Always there: `ts` (UTC, ISO 8601), `level`, `logger`, `message`. What the message gives as
-    `key=value`, and what `extra=` adds, are members of their own; `exception` is a traceback.
+    Each object has `ts` (UTC, ISO 8601), `level`, `logger` and `message`. Each `key=value` of the
+    message and each item of `extra=` is a member of its own; `exception` is the traceback.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -102,7 +102,7 @@ class JsonFormatter(logging.Formatter):
         members = members | {**_named_arguments(record), **_extras(record)} | members
         if record.exc_info and record.exc_info[0] is not None:
             members["exception"] = self.formatException(record.exc_info)
-        # ASCII: what its encoding lacks, a stream may show as an escape that is no JSON.
+        # ASCII only: a stream may write other characters as escapes that are no JSON.
         return printable_json(members, ensure_ascii=True, default=str)
 
 
@@ -130,9 +130,9 @@ def _extras(record: logging.LogRecord) -> Mapping[str, object]:
 
 
 class RepeatLimit:
-    """Decides which lines are written. Pure: the time comes with the lines.
+    """Limit of repeated lines. Pure: the time comes with the lines.
 
-    Windows are the same for all templates, so that what is remembered is dropped as a whole.
+    All templates share one window, so the counts are dropped together.
     """
 
     def __init__(self, repeats_max: int = REPEATS_MAX, window_s: float = WINDOW_S) -> None:
@@ -142,10 +142,10 @@ class RepeatLimit:
         self._seen: Counter[tuple[str, str]] = Counter()
 
     def end_window(self, now_s: float) -> list[tuple[str, str, int]]:
-        """Begin a new window if the present one is over; say what was held back in the old one.
+        """Begin a new window if the present one is over. Return the omitted lines of the old one.
 
         Returns:
-            Logger, template and number of lines, for each template that came too often.
+            Logger, template and number of omitted lines, for each template above the limit.
         """
         if self._began_s <= now_s < self._began_s + self._window_s:  # the clock may be set back
             return []
@@ -157,13 +157,13 @@ class RepeatLimit:
         ]
 
     def admits(self, logger: str, template: str) -> bool:
-        """Count one line, and say whether to write it."""
+        """Count one line. Return whether to write it."""
         self._seen[logger, template] += 1
         return self._seen[logger, template] <= self._repeats_max
 
 
 class _LimitedHandler(logging.StreamHandler[IO[str]]):
-    """Writes to a stream what its `RepeatLimit` admits. `logging` calls it under its lock."""
+    """Handler that writes the lines that `RepeatLimit` admits. `logging` calls it under a lock."""
 
     def __init__(self, stream: IO[str]) -> None:
         super().__init__(stream)
@@ -175,7 +175,7 @@ class _LimitedHandler(logging.StreamHandler[IO[str]]):
             super().emit(record)
 
     def close(self) -> None:
-        """Write how many lines were held back, then let go of the stream, which stays open."""
+        """Write the numbers of omitted lines. The stream stays open."""
         self._emit_held_back(float("inf"))
         super().close()
 

@@ -1,8 +1,8 @@
-"""Child processes that run a module of ours and talk over their standard input and output.
+"""Child processes that run a module and talk over their standard input and output.
 
-A child is spawned, never forked: a process that has threads and gRPC in it cannot be forked. What
-it writes to standard error goes where its parent's goes. It is to end when its input does, which
-also happens when its parent is killed.
+A child is spawned, never forked: a process with threads and gRPC cannot be forked. Parent and child
+share standard error. A child must end at the end of its input, which also comes when its parent is
+killed.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ _READ_BYTES: Final = 256 << 10
 
 
 class ChildProcess(Protocol):
-    """A child that was spawned. Used by one event loop."""
+    """Spawned child process. Used by one event loop."""
 
     @property
     def pid(self) -> int:
@@ -25,33 +25,33 @@ class ChildProcess(Protocol):
 
     @property
     def has_ended(self) -> bool:
-        """True when the child does not run any more."""
+        """True after the end of the child."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Send bytes to its standard input. Cancelling may lose part of them.
+        """Send bytes to the standard input. Cancelling may lose a part of them.
 
         Raises:
-            OSError: It does not take them: it has ended, or is about to.
+            OSError: The child has ended or is ending.
         """
         ...
 
     async def read(self) -> bytes:
-        """Return what it writes next, at most 256 KiB; nothing when it has closed its output.
+        """Return the next bytes of its standard output, at most 256 KiB; empty at the end.
 
-        What is not asked for stays in the pipe, so that a child waits whose reader is slow. One
-        task may read at a time. Cancelling is safe: nothing is lost.
+        Unread bytes stay in the pipe, so a child waits for a slow reader. Only one task may read at
+        a time. Cancelling is safe: no byte is lost.
         """
         ...
 
     def kill(self) -> None:
-        """End it at once. Safe to repeat."""
+        """Kill the child. Safe to repeat."""
         ...
 
     async def end(self) -> int:
-        """Close its input, upon which it is to end, wait for that, and return its exit code.
+        """Close the input, wait for the end of the child, and return its exit code.
 
-        A code below 0 is the signal that ended it. Cancelling leaves it ending.
+        A code below 0 is the signal that killed the child. After cancelling the child still ends.
         """
         ...
 
@@ -60,26 +60,26 @@ class Processes(Protocol):
     """Spawns child processes."""
 
     def spawn(self, module: str) -> ChildProcess:
-        """Run a module by this interpreter in a process of its own. Blocks for some milliseconds.
+        """Run a module by this interpreter in a new process. Blocks for some milliseconds.
 
         Raises:
-            OSError: That cannot be done now.
+            OSError: The system cannot create the process.
         """
         ...
 
 
 class PythonProcesses:
-    """The real `Processes`."""
+    """`Processes` of the operating system."""
 
     def spawn(self, module: str) -> ChildProcess:
-        """Run a module; see `Processes.spawn`."""
+        """Run a module. See `Processes.spawn`."""
         command = (sys.executable, "-P", "-m", module)  # nothing from where we happen to stand
         pipe = subprocess.PIPE
         return _Child(subprocess.Popen(command, stdin=pipe, stdout=pipe, bufsize=0))
 
 
 class _Child:
-    """One child. Its pipes are read and written without waiting, on the loop."""
+    """Child process with non-blocking pipes, on the event loop."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         assert process.stdin is not None, "it is a pipe"
@@ -126,7 +126,7 @@ class _Child:
 
 
 async def _ready(fd: int, watch: Callable[..., Any], unwatch: Callable[[int], Any]) -> None:
-    """Wait until a pipe can be used without blocking."""
+    """Wait until a pipe is ready."""
     ready = asyncio.get_running_loop().create_future()
 
     def wake() -> None:

@@ -1,14 +1,13 @@
-"""One lifecycle for everything that runs: what a block starts, ends with the block.
+"""Lifecycle of tasks: every task that a block starts ends with the block.
 
-`JobRunner` repeats bounded steps, `OwnedTasks` holds tasks that come and go, and
-`run_until_signalled` is the whole life of a server process. All three follow two rules:
+`JobRunner` repeats bounded steps, `OwnedTasks` owns tasks that come and go, and
+`run_until_signalled` runs a server process. All three follow two rules:
 
-* No task outlives its `async with`, unless it runs an application's code by `run_or_abandon`.
-* A crash of a task cancels the body of the block and comes out of it in an `ExceptionGroup`; an
-  exception of the body alone comes out as it is, so that callers can catch it by its class.
+* No task outlives its `async with`, except an application's code run by `run_or_abandon`.
+* A crash of a task cancels the body of the block, which then raises an `ExceptionGroup`. An
+  exception of the body alone is raised as it is, so that callers can catch it by its class.
 
-A block must be entered and left by one and the same task. Prior art: Trio's nurseries, nsq's
-wait groups.
+One task must enter and leave a block. Prior art: Trio's nurseries, nsq's wait groups.
 """
 
 import asyncio
@@ -32,29 +31,28 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _SWITCH_INTERVAL_S: Final = 0.0005
-"""After so long a thread that runs Python code lets another one that waits have its turn. A thread
-of the blocking pool waits so twice for a sync; with Python's 5 ms that is most of what a send takes
-while a reader's filter keeps the loop busy."""
+"""Interval after which a running thread gives way to a waiting one, s. A thread of the blocking
+pool waits for it twice in a sync. With Python's own 5 ms this is most of the time of a send while a
+reader's filter keeps the loop busy."""
 
 _COLLECT_AFTER: Final = (50_000, 10, 10)
-"""So many more objects than before make Python look for cycles among the young ones, and each tenth
-time among older ones. With its own 700 it looked at all objects of a broker with 200,000 open
-transactions each second, which took up to 100 ms; few of our objects form cycles."""
+"""Thresholds of Python's garbage collector: new objects before a collection of the young ones, and
+each tenth collection includes older ones. With Python's own 700 a broker with 200,000 open
+transactions had a full collection each second, of up to 100 ms; few objects here form cycles."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Job:
-    """A bounded piece of background work, repeated by a `JobRunner`.
+    """Bounded piece of background work that a `JobRunner` repeats.
 
     Attributes:
-        name: Unique within its runner; names the task.
-        interval_s: Pause between a step that found nothing more to do and the next one, or a
-            function that tells it after each such step; `math.inf` for a job that runs only when
-            it is woken (and once at the start).
-        step: Does one bounded unit and returns True when more is ready right now. It may be
-            cancelled at any `await` when the block around it is left by an exception; on a clean
-            leave it is waited for.
-        woken: Set while a step is due before the interval is over.
+        name: Name of the task, unique within the runner.
+        interval_s: Pause after a step without further work, s, or a function that returns the pause
+            after each such step; `math.inf` = the job runs once at the start and when it is woken.
+        step: Coroutine function of one bounded unit. It returns True if more work is ready. It may
+            be cancelled at any `await` when the block is left by an exception; a clean leave waits
+            for it.
+        woken: Event that is set while a step is due before the end of the interval.
     """
 
     name: str
@@ -63,20 +61,19 @@ class Job:
     woken: asyncio.Event = field(init=False, repr=False, default_factory=asyncio.Event)
 
     def wake(self) -> None:
-        """Run the step now instead of at the end of the interval.
+        """Run the step now instead of at the end of the interval. Never waits.
 
-        Never waits. Waking a job during its step makes the step run once more; waking it many
-        times before it runs counts once. Waking a job that no runner runs has no effect: every
-        job begins with a step.
+        A call during a step runs the step once more. Many calls before a step count once. A call
+        before the runner starts has no effect, since every job begins with a step.
         """
         self.woken.set()
 
 
 class OwnedTasks:
-    """Holds tasks that come and go between `async with` and its end; none outlives it.
+    """Owner of tasks that come and go inside `async with`. No task outlives the block.
 
-    A task that raises cancels the body and all other tasks, and its exception comes out of the
-    block in an `ExceptionGroup`. On leaving, tasks that still run are cancelled and awaited.
+    A task that raises cancels the body and all other tasks, and the block raises an
+    `ExceptionGroup`. Leaving cancels and awaits running tasks.
     """
 
     def __init__(self) -> None:
@@ -106,16 +103,16 @@ class OwnedTasks:
         await _leave(self._group, tasks, exc, cancels_before=self._cancels_before)
 
     def __len__(self) -> int:
-        """Return how many tasks have not ended yet."""
+        """Return the number of running tasks."""
         return len(self._tasks)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """Start `coroutine` as a task of this block and return it.
+        """Start `coroutine` as a task of this block and return the task.
 
-        The task may be cancelled alone, which harms nobody else.
+        Cancelling the task does not affect other tasks.
 
         Raises:
-            ClosedError: The block was not entered, or is being left. Nothing was started.
+            ClosedError: The block is not entered, or is being left. No task was started.
         """
         if not self._is_open:
             coroutine.close()
@@ -131,14 +128,13 @@ class OwnedTasks:
 
 
 class JobRunner:
-    """Runs jobs between `async with` and its end; no task outlives it.
+    """Runner of jobs inside `async with`. No task outlives the block.
 
-    If a job raises, the body of the `async with` and the other jobs are cancelled, and the
-    exception comes out of the block in an `ExceptionGroup`. On a clean leave no new step is
-    begun and those under way are waited for.
+    If a job raises, the body of the block and the other jobs are cancelled, and the block raises an
+    `ExceptionGroup`. A clean leave begins no new step and waits for running ones.
 
     Raises:
-        ValueError: Two jobs have one name.
+        ValueError: Two jobs have equal names.
     """
 
     def __init__(self, *jobs: Job) -> None:
@@ -184,10 +180,10 @@ class JobRunner:
 
 
 async def _wait(waker: asyncio.Event, timeout_s: float) -> None:
-    """Wait for `waker`, and set it when `timeout_s` is over.
+    """Wait for `waker`, which is set after `timeout_s` at the latest.
 
-    A timer that sets the event is cheaper than a timeout that cancels the wait (5 against 7 µs),
-    which jobs with millisecond intervals feel.
+    A timer that sets the event costs less than a timeout that cancels the wait (5 against 7 µs).
+    The difference matters for jobs with intervals of milliseconds.
     """
     if math.isinf(timeout_s):
         await waker.wait()
@@ -206,16 +202,16 @@ async def _leave(
     *,
     cancels_before: int,
 ) -> None:
-    """Leave `group`, whose wrapping of an exception that only the body raised is undone.
+    """Leave `group` and unwrap an exception that only the body raised.
 
-    Its tasks are waited for before: up to Python 3.12 a group of which one fails while it is left
-    leaves its owner marked as cancelled, who would then end with that instead of the error.
+    The tasks are awaited first: up to Python 3.12, a task that fails while the group is left marks
+    the owner as cancelled, and the owner would raise that instead of the error.
 
     Args:
-        group: Entered before.
-        tasks: Of the group, those that run.
-        exc: By which the body was left.
-        cancels_before: What `_cancels` said when the group was entered.
+        group: Entered group.
+        tasks: Running tasks of the group.
+        exc: Exception of the body.
+        cancels_before: Result of `_cancels` at the entry of the group.
     """
     if not isinstance(exc, asyncio.CancelledError):
         # The body went on after its cancellation, if there was one: that is not lost. Neither is
@@ -252,16 +248,16 @@ async def run_or_abandon(
     wait_s: float,
     on_abandoned: Callable[[], None],
 ) -> None:
-    """Run works side by side until they end, one fails, or this is cancelled: then all are.
+    """Run works concurrently until all end. A failure or a cancellation cancels all of them.
 
     Args:
-        works: By the names of their tasks; at least one.
-        wait_s: How long those that are cancelled may go on. Later they are nobody's: a task that
+        works: Works by the names of their tasks, at least one.
+        wait_s: Longest wait for cancelled works, s. Works that go on are abandoned: a task that
             catches its cancellation cannot be ended, and its event loop waits for it.
-        on_abandoned: Called when some go on for longer.
+        on_abandoned: Called when works are abandoned.
 
     Raises:
-        BaseException: What one of them raised.
+        BaseException: A work raised the error.
     """
     tasks = [asyncio.create_task(work(), name=name) for name, work in works.items()]
     try:
@@ -278,20 +274,20 @@ async def run_or_abandon(
 
 
 def _cancels() -> int:
-    """Return how many cancellations of the running task nobody has taken back."""
+    """Return the number of pending cancellations of the running task."""
     task = asyncio.current_task()
     assert task is not None, "runs in a task"
     return task.cancelling()
 
 
 def _raise_lost_cancel(cancels_before: int) -> None:
-    """Raise the cancellation of this task that came while it left a group which was failing.
+    """Raise a cancellation of this task that came while it left a failing group.
 
-    Up to Python 3.12 a group that is being aborted takes such a cancellation for its own and drops
-    it: whoever catches the group's error and tries again would never end.
+    Up to Python 3.12 an aborted group takes such a cancellation for its own and drops it: a caller
+    that catches the group's error and tries again would never end.
 
     Args:
-        cancels_before: How many cancellations the body knew.
+        cancels_before: Number of cancellations before the group was left.
     """
     if _cancels() > cancels_before:
         raise asyncio.CancelledError
@@ -299,19 +295,19 @@ def _raise_lost_cancel(cancels_before: int) -> None:
 
 @runtime_checkable
 class CanFail(Protocol):
-    """A service whose failures do not come out of its `async with` block by themselves."""
+    """Service with failures that its `async with` block does not raise."""
 
     async def failed(self) -> object:
-        """Wait until the service cannot go on, then raise why. Cancelling is safe."""
+        """Wait until the service fails and raise its error. Cancelling is safe."""
         ...
 
 
 @runtime_checkable
 class CanWait(Protocol):
-    """A service whose start may wait for others, for as long as it takes."""
+    """Service whose start may wait for other services without a limit."""
 
     def stop_waiting(self) -> None:
-        """Let entering return, soon, whether the service serves or not. Safe to repeat."""
+        """End the wait of the start, so that entering returns soon. Safe to repeat."""
         ...
 
 
@@ -323,25 +319,23 @@ async def run_until_signalled(
 ) -> int:
     """Enter `service`, wait for SIGINT or SIGTERM, leave it, and return the exit code.
 
-    A first signal leaves the block in order, also when it comes while the service still starts:
-    then right after the start, in which one that `CanWait` waits for nobody any more. A second
-    signal cancels what goes on, without waiting for it.
-    Signals are heard only in the main thread; elsewhere `stopping` is the way to end it. The
-    process may open as many files as the system lets it from then on, its threads take turns more
-    often, and garbage that forms cycles is looked for less often.
+    The first signal leaves the block in order. During the start it ends the wait of a `CanWait` and
+    leaves the block right after the start. A second signal cancels the service without waiting.
+    Only the main thread receives signals; elsewhere set `stopping`. The call also raises the limit
+    of open files, shortens the turns of threads and makes collections of cyclic garbage rarer.
 
     Args:
-        service: Serves from the end of its `__aenter__` to the beginning of its `__aexit__`. If it
-            has an `async def failed()` (see `CanFail`), that is watched too.
-        on_ready: Called once when the service serves; not called if it is to stop already.
-        stopping: Setting it does what the first signal does.
+        service: Service, which serves while its block is open. A method `async def failed()` (see
+            `CanFail`) is watched too.
+        on_ready: Called once when the service serves, except after an early stop.
+        stopping: Event with the effect of the first signal.
 
     Returns:
-        0 after an orderly end. 1 when the service failed while it ran or while it stopped (logged
-        as an error with its traceback), or was cancelled by a second signal.
+        0 after an orderly end. 1 after a failure of the service, which is logged as an error with
+        its traceback, or after a second signal.
 
     Raises:
-        Exception: What starting the service, or `on_ready`, raised: nothing runs any more.
+        Exception: The start of the service, or `on_ready`, raised the error. The service is closed.
     """
     raise_fd_limit()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
@@ -377,7 +371,7 @@ async def run_until_signalled(
 
 @asynccontextmanager
 async def _heeding(stop: asyncio.Event, service: object) -> AsyncGenerator[None, None]:
-    """Let `service` wait for nobody any more once `stop` is set, while the block runs."""
+    """End the wait of `service` when `stop` is set, while the block runs."""
 
     async def heed(waiting: CanWait) -> None:
         await stop.wait()
@@ -390,7 +384,7 @@ async def _heeding(stop: asyncio.Event, service: object) -> AsyncGenerator[None,
 
 
 class _Hurry:
-    """Cancels the task that runs the service, and takes that back once it has worked."""
+    """Cancellation of the task that runs the service. It is taken back after its effect."""
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
         self._task = task
@@ -407,7 +401,7 @@ class _Hurry:
 
 @asynccontextmanager
 async def _signals_heard(stop: asyncio.Event) -> AsyncGenerator[_Hurry, None]:
-    """Let the first SIGINT or SIGTERM set `stop`, and every further one cancel this task."""
+    """Handle signals: the first SIGINT or SIGTERM sets `stop`, a further one cancels this task."""
     task = asyncio.current_task()
     assert task is not None, "runs in a task"
     hurry = _Hurry(task)

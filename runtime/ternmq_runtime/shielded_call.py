@@ -1,7 +1,7 @@
 """Blocking calls shielded from cancellation: a cancelled caller awaits their end first.
 
-A cancelled `BlockingPool.run` leaves its thread at work. Where the thread writes, what comes next
-must not: the directory's lock would be given back, or the same file written a second time.
+After a cancelled `BlockingPool.run` the thread goes on. While the thread writes, the caller must
+not release the lock of the directory or write the same file again.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from contextlib import suppress
 
 
 class _ShieldedCall:
-    """One call, its outcome, and its end."""
+    """Shielded call with its outcome."""
 
     def __init__(self, function: Callable[[], None]) -> None:
         self._function = function
@@ -39,24 +39,24 @@ async def run_shielded(
     function: Callable[[], None],
     done: Callable[[OSError | None], None],
 ) -> None:
-    """Call `function` off the loop, then `done` on it, with how it ended.
+    """Call `function` in a thread, then `done` on the loop with its outcome.
 
-    Cancelling does not cut that short: the cancellation is raised when `done` has been called.
+    A cancellation is raised only after the call of `done`.
 
     Args:
-        run: Runs what blocks, as `BlockingPool.run` does.
-        function: Does something to files.
-        done: Gets the error that came out of it, None if none did.
+        run: Runner of blocking calls, such as `BlockingPool.run`.
+        function: Function that works on files.
+        done: Function that receives the OSError of `function`; None = success.
 
     Raises:
-        Exception: Any other than OSError that `function` raised; `done` is not called.
+        Exception: `function` raised another error than OSError. `done` is not called.
     """
     call = _ShieldedCall(function)
     try:
         await run(call)
     except asyncio.CancelledError:
         while not call.has_ended:
-            # Calls begin in the order they came: this one takes no thread that the other needs.
+            # Calls begin in their order, so this one takes no thread that an earlier one needs.
             with suppress(asyncio.CancelledError):
                 await run(call.wait)
         _tell(call.error, done)

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: how services and applications hear them, and `run`, which ends on them."""
+"""Handlers of SIGTERM and SIGINT for services and applications, and `run`, which ends on them."""
 
 import asyncio
 import inspect
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 _HEARD: Final = (signal.SIGINT, signal.SIGTERM)
 _EXIT_CODE_BASE: Final = 128
-"""A shell's exit code for a process that a signal ended is this plus the signal's number."""
+"""Base of a shell's exit codes for killed processes: 128 plus the signal's number."""
 
 
 def run(
@@ -28,29 +28,28 @@ def run(
     """Run `main` in an event loop of its own, as `asyncio.run` does, and end in order on a signal.
 
     The first SIGTERM or SIGINT (Ctrl-C) cancels `main`, so its `async with` blocks are left:
-    consumers finish the messages in hand, at most `close_wait_s` (10 s) long, and commit; producers
-    wait for answers, at most `send_timeout_s` (3 s). A second signal, or one that comes when `main`
-    has ended, ends the process at once, and nothing more is committed. A task that goes
-    on after it was cancelled, such as an `async def` listener that catches `CancelledError`, keeps
-    the process until the second signal.
+    consumers finish running listener calls, within `close_wait_s` (10 s), and commit; producers
+    wait for answers, within `send_timeout_s` (3 s). A second signal, or a signal after the end of
+    `main`, ends the process at once without further commits. A task that goes on after its
+    cancellation, such as an `async def` listener that catches `CancelledError`, keeps the process
+    until the second signal.
 
-    While it runs it takes the place of other handlers of both signals. In another thread than the
-    main one it hears none of them, and is `asyncio.run`.
+    While `main` runs, this function replaces other handlers of both signals. In a thread other than
+    the main one it receives no signals and equals `asyncio.run`.
 
     Args:
-        main: A coroutine, or an `async def` without arguments, which is called.
-        debug: Of the event loop; None = as the environment says.
+        main: Coroutine, or coroutine function without arguments.
+        debug: Debug mode of the event loop; None = by the environment.
 
     Returns:
-        What `main` returns, also when it caught the cancellation.
+        Result of `main`, also if it caught the cancellation.
 
     Raises:
-        SystemExit: A signal has ended `main`. The process exits with 143 after SIGTERM and 130
-            after SIGINT, the codes that shells show for a process which a signal has ended; no
-            traceback is shown.
-        Exception: What `main` raised, also while its blocks were left.
-        UsageError: `main` is neither, or an event loop runs in this thread already, as in Jupyter:
-            `await main()` there. Nothing was run.
+        SystemExit: A signal ended `main`. The exit code is 143 after SIGTERM and 130 after SIGINT,
+            the codes of shells for killed processes. No traceback is shown.
+        Exception: `main` raised the error, also while its blocks were left.
+        UsageError: `main` has another type, or an event loop runs in this thread, as in Jupyter:
+            use `await main()` there. Nothing was run.
     """
     running = _Running(_coroutine_of(main))
     with signals_heard(running.on_signal):
@@ -65,10 +64,10 @@ def run(
 def _coroutine_of(
     main: Coroutine[Any, Any, T] | Callable[[], Coroutine[Any, Any, T]],
 ) -> Coroutine[Any, Any, T]:
-    """Return what `run` is to run.
+    """Return the coroutine that `run` runs.
 
     Raises:
-        UsageError: It cannot run. No coroutine is left behind.
+        UsageError: `main` cannot run. No coroutine is left open.
     """
     try:
         asyncio.get_running_loop()
@@ -92,10 +91,10 @@ def _coroutine_of(
 
 @contextmanager
 def signals_heard(on_signal: Callable[[signal.Signals], object]) -> Generator[None]:
-    """Call `on_signal` with each SIGINT and SIGTERM that arrives while the block runs.
+    """Call `on_signal` with each SIGINT and SIGTERM while the block runs.
 
-    It is called between two instructions of the main thread, whatever that does then. In other
-    threads the block hears nothing. A child that is forked inside it ends by such a signal.
+    The call comes between two instructions of the main thread. In other threads the block receives
+    no signals. A child forked inside the block ends by such a signal.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -117,10 +116,10 @@ def signals_heard(on_signal: Callable[[signal.Signals], object]) -> Generator[No
 
 
 class _Running(Generic[T]):
-    """One `main` on its way. Its handler and its coroutine run in the main thread.
+    """Running `main`. Its signal handler and its coroutine run in the main thread.
 
     Attributes:
-        ended_by: The first signal; None = none came.
+        ended_by: First signal; None = none.
     """
 
     def __init__(self, main: Coroutine[Any, Any, T]) -> None:
@@ -149,8 +148,8 @@ class _Running(Generic[T]):
 
 
 def _end_by(received: signal.Signals) -> None:
-    """End this process as an unhandled signal does."""
+    """End this process by the default action of a signal."""
     signal.signal(received, signal.SIG_DFL)
     signal.raise_signal(received)
-    # Process 1, which the main process of a container is, gets no signal that nobody hears.
+    # Process 1, such as the main process of a container, gets no signal without a handler.
     os._exit(_EXIT_CODE_BASE + received)

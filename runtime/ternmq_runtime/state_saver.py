@@ -1,6 +1,6 @@
-"""Saving a table that changes faster than the disk takes it: one write at a time, its latest state.
+"""Saving of a table that changes faster than the disk writes: one write at a time, latest state.
 
-Changes that come while a write is under way share the next one.
+Changes during a write share the next one.
 """
 
 import asyncio
@@ -19,26 +19,25 @@ logger = logging.getLogger(__name__)
 
 
 class StateSaver(Generic[T]):
-    """The one writer of a table's file, and the waiters for it. Owned by one event loop.
+    """Only writer of a table's file, with its waiters. Owned by one event loop.
 
-    Every change gets a number above all before it, and a waiter waits for a number, never for a
-    state: a table may equal the one that is being written, or one that a failed write left behind.
-    The first of several failures is logged, and that a write succeeds again.
+    Every change gets a higher number, and a waiter waits for a number, never for a state: the table
+    may equal the state of a running or a failed write. The first of several failures is logged, and
+    the first success after them.
 
     Args:
-        path: The file, to be named in the log.
-        run: Runs what blocks, as `BlockingPool.run` does.
-        state: Returns the table's state; any value that differs after a change from what it
-            returned before.
-        prepare: Returns the call that writes the table as it is now. Gets whether anybody waits
-            for it.
-        ended: Called with the state that was written, or was to be, and what the disk said; returns
-            the error for the waiters, None when all is well.
-        job_name: Name of the job that saves.
-        interval_s: Pause between two checks of a table whose change nobody awaits, s.
+        path: Path of the file, for the log.
+        run: Runner of blocking calls, such as `BlockingPool.run`.
+        state: Function that returns a value which differs after every change of the table.
+        prepare: Function that returns the call which writes the present table. Its argument says
+            whether a caller waits.
+        ended: Function of the written state and the OSError of the write, if any. It returns the
+            error for the waiters; None = success.
+        job_name: Name of the job.
+        interval_s: Pause between two checks for changes without waiters, s.
 
     Attributes:
-        job: Saves the table when it has changed.
+        job: Job that saves the changed table.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class StateSaver(Generic[T]):
         self._seen = state()
         self._number = 1
         self._saved = 0
-        """The highest number that the file holds."""
+        """Highest number in the file."""
         self._answered = 0
         """Highest number that was written while a caller waited."""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -70,18 +69,18 @@ class StateSaver(Generic[T]):
 
     @property
     def is_saved(self) -> bool:
-        """The file holds the table as it is now."""
+        """True while the file has the present table."""
         return self._look() == self._saved
 
     def mark_saved(self) -> None:
-        """Record that the file holds the table as it is now."""
+        """Mark the present table as saved."""
         self._saved = self._answered = self._look()
 
     def saved(self) -> asyncio.Future[None] | None:
-        """Return None when the file holds the table as it is now, else what is done when it does.
+        """Return a future that is done when the file has the present table; None = it has it now.
 
-        The future raises what `ended` returns when the disk refuses. It may be awaited, cancelled
-        or left alone.
+        After a failed write the future raises the error of `ended`. The caller may await, cancel or
+        ignore the future.
         """
         number = self._look()
         if number == self._answered:
@@ -92,13 +91,13 @@ class StateSaver(Generic[T]):
         return future
 
     async def step(self) -> bool:
-        """Save the table if it changed: a step of a job."""
+        """Save the table if it changed. Step of a job."""
         return await self.save() is None and bool(self._waiting)
 
     async def save(self) -> TernError | None:
-        """Save the table if it changed, and answer the waiters; return the error, if any.
+        """Save the table if it changed, and answer the waiters. Return the error, if any.
 
-        Cancelling does not cut a write short: waiters are told before the cancellation is raised.
+        A cancellation is raised only after the write and the answers.
         """
         async with self._writing:
             self._waiting = [each for each in self._waiting if not each[1].done()]
@@ -116,7 +115,7 @@ class StateSaver(Generic[T]):
             return errors[0]
 
     def _settle(self, number: int, error: TernError | None, *, is_awaited: bool) -> None:
-        """Answer the waiters whose change was written; after a failure, all of them."""
+        """Answer the waiters of written changes; after a failure, all waiters."""
         waiting, self._waiting = self._waiting, []
         if error is None:
             self._saved = number

@@ -4,5 +4,5 @@ import secrets
 
 
 def unique_name(name_bytes: int = 16) -> str:
-    """Return random bytes as hexadecimal digits, different ones also after a fork."""
+    """Return random bytes as hexadecimal digits. A forked child gets other ones."""
     return secrets.token_hex(name_bytes)

@@ -1,1 +1,1 @@
-"""The settings of a process: dataclasses read from files, environment and flags."""
+"""Settings of a process: dataclasses read from files, environment and flags."""

@@ -11,16 +11,16 @@ _WIDTH: Final = 96
 
 
 class DescribedFields:
-    """The `__doc__` of a class: its own docstring, and behind it the text below each field.
+    """`__doc__` of a class: its own docstring, followed by the text below each field.
 
-    So a text stands once, where editors and the tables of settings read it, and `help()` shows it
-    too. The source is read when somebody asks, so importing the class costs nothing.
+    Each text stands once, for editors, for the tables of settings and for `help()`. The source is
+    read only when `__doc__` is read, so importing the class costs nothing.
     """
 
     def __init__(self, own: str, module: str) -> None:
         self._own = own
         self.module = module
-        """Module in which the class is defined, whatever its `__module__` says."""
+        """Module that defines the class; `__module__` may name another one."""
 
     def __get__(self, instance: object, owner: type) -> str:
         own = inspect.cleandoc(self._own)
@@ -46,10 +46,10 @@ def describe_fields(kind: type) -> None:
 
 
 def field_docs(kind: type) -> dict[str, str]:
-    """Return the docstring that stands below each field, on one line; of base classes too.
+    """Return the docstring below each field, on one line, base classes included.
 
     Raises:
-        OSError: The source is not at hand.
+        OSError: The source is not available.
     """
     docs: dict[str, str] = {}
     for owner in reversed(kind.__mro__):

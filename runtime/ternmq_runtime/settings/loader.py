@@ -1,8 +1,8 @@
 """Settings of a process: dataclasses, filled from defaults < TOML < environment < flags.
 
-A section is a frozen dataclass whose fields are the settings, each with a docstring below it; a
-setting is called `section.field` everywhere. Whatever is unknown or wrong is found in one go, so
-that an operator corrects a deployment once and not line by line.
+A section is a frozen dataclass. Its fields are the settings, each with a docstring below it; the
+name of a setting is `section.field`. One run finds all unknown and wrong settings, so that an
+operator corrects a deployment once.
 """
 
 import dataclasses
@@ -22,24 +22,23 @@ T = TypeVar("T")
 ENVIRONMENT_PREFIX = "TERNMQ_"
 
 CONFIG_VARIABLE = "TERNMQ_CONFIG"
-"""Names the TOML file where no argument does."""
+"""Variable with the path of the TOML file, if no argument names it."""
 
 _RESERVED = frozenset({CONFIG_VARIABLE})
 
 _RESEMBLES = 0.9
-"""Likeness to a setting's variable from which another is taken for a slip. Kubernetes gives every
-container variables of its services: for one called `ternmq-broker`, TERNMQ_BROKER_SERVICE_PORT."""
+"""Least similarity of a variable to a setting's variable for a typing error. Kubernetes adds
+variables of services to every container, such as TERNMQ_BROKER_SERVICE_PORT for `ternmq-broker`."""
 
 _SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://", re.IGNORECASE)
-"""Beginning of the value of the one variable of Kubernetes that is called like a setting:
-TERNMQ_BROKER_PORT."""
+"""Begin of the value of Kubernetes' TERNMQ_BROKER_PORT, whose name resembles a setting."""
 
 
 class LoadedSettings:
-    """The sections of one process, all good. Immutable.
+    """Checked sections of one process. Immutable.
 
     Attributes:
-        origins: Where each setting that is not at its default was given, by its name.
+        origins: Source of each setting without its default value, by name.
     """
 
     def __init__(self, sections: Mapping[type, object], origins: Mapping[str, str]) -> None:
@@ -47,7 +46,7 @@ class LoadedSettings:
         self.origins = dict(origins)
 
     def __getitem__(self, kind: type[T]) -> T:
-        """Return the section of class `kind`, one of those that were loaded."""
+        """Return the loaded section of class `kind`."""
         section = self._sections[kind]
         assert isinstance(section, kind)
         return section
@@ -55,7 +54,7 @@ class LoadedSettings:
 
 @dataclass(frozen=True, slots=True)
 class _RawSetting:
-    """One setting as the operator gave it: `raw` is text or a TOML value."""
+    """Setting in the operator's form: `raw` is text or a TOML value."""
 
     setting: str
     raw: object
@@ -74,21 +73,21 @@ def load_settings(
     also_known: Mapping[str, type] | None = None,
     reserved: Collection[str] = (),
 ) -> LoadedSettings:
-    """Build every section from what the operator gave, or report all that is wrong with it.
+    """Build every section from the operator's settings, or report all mistakes.
 
     Args:
-        sections: Section name to dataclass.
-        toml_path: The file with a table for each section; if left out, the file that the variable
-            TERNMQ_CONFIG names, if any.
-        environ: Variables such as TERNMQ_BROKER__FLUSH_MODE=async. Others are not looked at, but
-            for a TERNMQ_ variable without the two underscores that is nearly a setting's.
-        flags: What came with `--set`: `broker.flush_mode=async`. The last of a name counts.
-        also_known: Sections of other services, which one file or environment may serve as well:
-            their settings are checked, but not built and not required.
+        sections: Dataclasses by the names of their sections.
+        toml_path: File with a table for each section; None = the file of the variable
+            TERNMQ_CONFIG, if any.
+        environ: Variables such as TERNMQ_BROKER__FLUSH_MODE=async. Others are ignored, except a
+            TERNMQ_ variable without the two underscores that resembles a setting's.
+        flags: Values of `--set`: `broker.flush_mode=async`. The last one of a name counts.
+        also_known: Sections of other services in a shared file or environment. Their settings are
+            checked, but not built and not required.
         reserved: Further TERNMQ_ variables that are no settings.
 
     Raises:
-        SettingsError: Settings are unknown or bad, or the file is; every one of them is named.
+        SettingsError: The file or settings are unknown or wrong. The error names all of them.
     """
     kinds = {**(also_known or {}), **sections}
     types_by_setting = {
@@ -145,10 +144,10 @@ def _build(
     bad: Collection[str],
     problems: list[str],
 ) -> object | None:
-    """Return the section, or None after adding to `problems` all that is wrong with it.
+    """Return the section; None = `problems` has its mistakes.
 
-    A class tells its first mistake only. So each setting that it refuses goes back to its default,
-    and the rest is tried again.
+    A class reports its first mistake only. So each refused setting gets its default, and the others
+    are tried again.
     """
     arguments: dict[str, object] = {}
     required: set[str] = set()
@@ -169,7 +168,7 @@ def _build(
             field_name = setting.partition(".")[2]
             was_given = field_name in arguments
             arguments.pop(field_name, None)
-            # A default may fail because a value that it goes with is back at its own.
+            # A default may fail too, after a value that it depends on got its default.
             if was_given or is_as_given:
                 origin = winners[setting].origin if setting in winners else "default"
                 problems.append(f"{setting}={error.value!r}: {error.rule} ({origin})")
@@ -223,7 +222,7 @@ def _from_environ(
 
 
 def _is_slip(variable: str, raw: str, known: Collection[str]) -> bool:
-    """Return whether a variable resembles a setting; other programs may use TERNMQ_ too."""
+    """Return whether a variable resembles a setting. Other programs may use TERNMQ_ too."""
     if _SERVICE_LINK.match(raw):
         return False
     without_section = "__" + variable.removeprefix(ENVIRONMENT_PREFIX)
@@ -248,7 +247,7 @@ def _from_flags(flags: Sequence[str], problems: list[str]) -> list[_RawSetting]:
 
 
 def _unknown(name: str, known: Collection[str]) -> str:
-    """Return the rule that `name` is unknown, with the known name that was probably meant."""
+    """Return the rule that `name` is unknown, with the most similar known name."""
     spelt = name if name.startswith(ENVIRONMENT_PREFIX) else name.lower().replace("-", "_")
     last_part = spelt.rpartition(".")[2].rpartition("__")[2]
     matches = difflib.get_close_matches(spelt, known, n=1, cutoff=0.75)

@@ -1,4 +1,4 @@
-"""The reference of all settings, read from the classes that define them."""
+"""Reference of all settings, read from their classes."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ from ternmq_runtime.settings.values import describe_kind, format_value
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SettingDescription:
-    """One setting, in words.
+    """Description of one setting.
 
     Attributes:
-        name: `section.field`.
-        kind: What may be given: "true or false".
-        default: As one would write it; "required" if there is none.
-        doc: The docstring below the field, on one line.
+        name: Name, `section.field`.
+        kind: Allowed values, such as "true or false".
+        default: Default in the form of a setting; "required" = no default.
+        doc: Docstring below the field, on one line.
     """
 
     name: str
@@ -30,7 +30,7 @@ def describe(sections: Mapping[str, type]) -> list[SettingDescription]:
     """Describe every setting of `sections`, in the order of definition.
 
     Raises:
-        OSError: The source of a class is not at hand.
+        OSError: The source of a class is not available.
     """
     return [
         SettingDescription(

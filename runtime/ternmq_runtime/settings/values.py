@@ -1,7 +1,7 @@
-"""Values of settings: from text to a field's type, and back to text for people.
+"""Values of settings: from text to a field's type, and back to text. Pure.
 
-Pure. A field's type says what is accepted, the end of its name in which unit: `*_bytes` takes
-`64MiB`, `*_s` and `*_ms` take `30s`.
+A field's type decides the accepted values, and the end of its name decides the unit: `*_bytes`
+accepts `64MiB`, `*_s` and `*_ms` accept `30s`.
 """
 
 import re
@@ -25,17 +25,17 @@ _NUMBER_LIMIT = 1 << 63
 
 
 def parse_value(raw: object, kind: object, name: str) -> object:
-    """Turn what was given for field `name` into a value of type `kind`.
+    """Return the value of type `kind` for field `name`.
 
     Args:
-        raw: Text, or a value as TOML has it.
-        kind: The field's type: str, int, float, bool, Path, an Enum (by value), `tuple[X, ...]`
+        raw: Text, or a value of TOML.
+        kind: Type of the field: str, int, float, bool, Path, an Enum (by value), `tuple[X, ...]`
             (text separated by commas, or a list), or one of these `| None` (empty or `none`).
-        name: The field's name, whose end tells the unit.
+        name: Name of the field. Its end decides the unit.
 
     Raises:
-        ValueError: `raw` is not such a value. The message is the rule: "must be …".
-        TypeError: No setting can have the type `kind`, a mistake in the settings' class.
+        ValueError: `raw` is no such value. The message is the rule: "must be …".
+        TypeError: No setting can have the type `kind`: the class is wrong.
     """
     inner = _optional(kind)
     if inner is not None:
@@ -76,7 +76,7 @@ def _parse_text(text: str, kind: type, name: str) -> object:
 
 
 def _parse_number(text: str, name: str) -> int | float | None:
-    """Return the number that `text` stands for in the unit of `name`, or None."""
+    """Return the number in `text`, in the unit of `name`; None = no number."""
     if name.endswith("_bytes") and (size := _SIZE.fullmatch(text)):
         factor = _BYTES_PER_UNIT.get(size[2].lower())
         return None if factor is None else int(size[1]) * factor
@@ -114,7 +114,7 @@ def _items(raw: object) -> Sequence[object]:
 
 
 def _optional(kind: object) -> object | None:
-    """Return X when `kind` is `X | None`, else None."""
+    """Return X if `kind` is `X | None`, else None."""
     if get_origin(kind) not in (Union, types.UnionType):
         return None
     others = [arg for arg in get_args(kind) if arg is not types.NoneType]
