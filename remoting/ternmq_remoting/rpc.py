@@ -5,8 +5,8 @@ a simulation carries them inside one process on virtual time. What crosses the s
 contract's own messages.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -285,3 +285,19 @@ class Network(Protocol):
     def listener(self, listen: Address) -> Listener:
         """Return a port that is bound when something is first served behind it."""
         ...
+
+
+@asynccontextmanager
+async def connected(
+    network: Network,
+    addresses: Sequence[Address],
+    *,
+    expect: Identity | None = None,
+    timeout_s: float = 1.0,
+) -> AsyncGenerator[Connection]:
+    """Connect as `Network.connect` does, and close the connection at the end of the block."""
+    connection = await network.connect(addresses, expect=expect, timeout_s=timeout_s)
+    try:
+        yield connection
+    finally:
+        await connection.close()

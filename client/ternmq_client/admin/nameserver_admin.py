@@ -1,7 +1,6 @@
 """Administration of NameServers, each of which gets every call by itself."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from ternmq_client.admin.admin_calls import AdminCalls, gather
@@ -24,7 +23,7 @@ from ternmq_model.names import check_topic, is_system_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import ORDER_NAMESPACE, BrokerData, check_broker_name, is_order_conf
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
-from ternmq_remoting.rpc import Connection, Rep, Req, UnaryRpc
+from ternmq_remoting.rpc import Connection, Rep, Req, UnaryRpc, connected
 from ternmq_remoting.service_methods import (
     ADD_WRITE_PERMISSION,
     DELETE_KV,
@@ -221,16 +220,10 @@ class NameServerAdmin(AdminCalls):
             return NameServerView(address, problem=str(error) or type(error).__name__)
         return NameServerView(address, tuple(brokers))
 
-    @asynccontextmanager
-    async def _connected(self, *addresses: Address) -> AsyncGenerator[Connection]:
+    def _connected(self, *addresses: Address) -> AbstractAsyncContextManager[Connection]:
         assert self._env is not None, "is open"
-        connection = await self._env.network.connect(
-            addresses, timeout_s=self._config.connect_timeout_s
-        )
-        try:
-            yield connection
-        finally:
-            await connection.close()
+        timeout_s = self._config.connect_timeout_s
+        return connected(self._env.network, addresses, timeout_s=timeout_s)
 
     async def _call_nameserver(
         self, connection: Connection, rpc: UnaryRpc[Req, Rep], request: Req

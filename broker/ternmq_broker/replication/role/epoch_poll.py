@@ -16,7 +16,7 @@ from ternmq_model.route import MASTER_ID, BrokerMember
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import Connection
+from ternmq_remoting.rpc import Connection, connected
 from ternmq_remoting.service_methods import GET_EPOCH, REPLICATION_STATUS
 
 T = TypeVar("T")
@@ -240,13 +240,11 @@ class EpochPoll:
         """Return the answer of a peer; None without an answer in time."""
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
-                connection = await self._env.network.connect(
-                    addresses, timeout_s=_CONNECT_TIMEOUT_S
-                )
-                try:
+                network = self._env.network
+                async with connected(
+                    network, addresses, timeout_s=_CONNECT_TIMEOUT_S
+                ) as connection:
                     return await ask(connection)
-                finally:
-                    await connection.close()
         except (TernError, TimeoutError) as error:
             logger.debug("no answer address=%s error=%s", addresses[0], error)
             return None

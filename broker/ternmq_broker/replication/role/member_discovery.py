@@ -18,7 +18,7 @@ from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.converters import broker_data_from_pb
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import Connection, Identity
+from ternmq_remoting.rpc import Connection, Identity, connected
 from ternmq_remoting.service_methods import GET_CLUSTER
 
 logger = logging.getLogger(__name__)
@@ -128,12 +128,11 @@ class MemberDiscovery:
     async def _ask(self, address: Address) -> Sequence[BrokerMember]:
         """Return the members that one NameServer reports; none without an answer."""
         try:
-            connection = await self._env.network.connect([address], timeout_s=_ASK_TIMEOUT_S)
-            try:
+            async with connected(
+                self._env.network, [address], timeout_s=_ASK_TIMEOUT_S
+            ) as connection:
                 request = nameserver.GetClusterRequest(broker_name=self._name)
                 reply = await connection.call(GET_CLUSTER, request, timeout_s=_ASK_TIMEOUT_S)
-            finally:
-                await connection.close()
         except TernError as error:
             logger.debug("nameserver tells no members nameserver=%s error=%s", address, error)
             return ()

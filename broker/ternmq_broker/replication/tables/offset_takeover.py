@@ -15,7 +15,7 @@ from ternmq_model.errors import IllegalName, RefusedError, TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.route import MASTER_ID, BrokerMember
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import Identity
+from ternmq_remoting.rpc import Identity, connected
 
 logger = logging.getLogger(__name__)
 
@@ -51,13 +51,17 @@ async def take_over_offsets(
     """
     taken = 0
 
-    def take(told: VersionedOffset) -> None:
+    async def take_table(update: TableUpdate) -> None:
         nonlocal taken
-        taken += _merge(tables, told, end_of, now_ms=env.clock.wall_ms())
+        for row, _ in parse_rows(update.content):
+            taken += _merge(tables, row, end_of, now_ms=env.clock.wall_ms())
 
     async def ask(member: BrokerMember) -> None:
+        expect = Identity(cluster, name, member.broker_id, 0)
         try:
-            await _ask(env, member, Identity(cluster, name, member.broker_id, 0), take)
+            async with connected(env.network, member.endpoints, expect=expect) as connection:
+                reader = TableReader(connection, env.blocking)
+                await reader.read_changed({}, take_table, tables=[OFFSETS])
         except (TernError, ValueError) as error:
             logger.info("offsets not taken from=%s reason=%s", member.broker_id, error)
 
@@ -70,23 +74,6 @@ async def take_over_offsets(
     if taken:
         logger.info("offsets taken from slaves count=%s", taken)
     return taken
-
-
-async def _ask(
-    env: Environment,
-    member: BrokerMember,
-    expect: Identity,
-    take: Callable[[VersionedOffset], None],
-) -> None:
-    async def take_table(told: TableUpdate) -> None:
-        for kept, _ in parse_rows(told.content):
-            take(kept)
-
-    connection = await env.network.connect(member.endpoints, expect=expect)
-    try:
-        await TableReader(connection, env.blocking).read_changed({}, take_table, tables=[OFFSETS])
-    finally:
-        await connection.close()
 
 
 def _merge(
