@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final, cast
 
+from ternmq_broker.replication.tables.applier import TableApplier
 from ternmq_broker.replication.tables.service import MetadataService
 from ternmq_broker.replication.tables.synchronizer import (
     TableSynchronizer,
@@ -123,14 +124,16 @@ async def pair() -> AsyncGenerator[Pair]:
     async with MemoryNetwork(Random(1)) as network:
         master, slave = await member(network, "m"), await member(network, "s")
         made: list[Pair] = []
-        follower = TableSynchronizer(
+        applier = TableApplier(
             slave.env,
             slave.store,
             slave.tables,
-            connection=lambda: made[0].connection,
             no_cleaning=asyncio.Lock(),
             topics_changed=slave.topics_changed,
             topic_gone=slave.gone.append,
+        )
+        follower = TableSynchronizer(
+            slave.env, slave.tables, applier, connection=lambda: made[0].connection
         )
         made.append(Pair(network, master, slave, follower))
         identity = Identity("C", "n", 0, 1)

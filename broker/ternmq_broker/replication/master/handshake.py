@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from ternmq_broker.replication.protocol import epochs_to_pb
+from ternmq_broker.replication.protocol import ProtocolBroken, epochs_from_pb, epochs_to_pb
 from ternmq_broker.replication.role.membership import Membership
-from ternmq_broker.state.epochs import Epoch, FollowFrom, MemberLog, StartEmptyLog, TruncateTo
+from ternmq_broker.state.epochs import FollowFrom, MemberLog, StartEmptyLog, TruncateTo
 from ternmq_model.errors import InvalidParameter, RefusedError, refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
@@ -50,22 +50,19 @@ def log_of(hello: replication.FollowHello) -> MemberLog:
     Raises:
         InvalidParameter: No log can be so.
     """
-    numbers = [epoch.number for epoch in hello.epochs]
-    starts = [epoch.start for epoch in hello.epochs]
+    remark = "the slave's description of its log is impossible"
     if (
-        len(numbers) > _EPOCHS_MAX
-        or any(number <= 0 for number in numbers)
-        or numbers != sorted(set(numbers))
-        or starts != sorted(starts)
+        len(hello.epochs) > _EPOCHS_MAX
         or not 0 <= hello.log_start <= hello.log_end
-        or (starts and starts[0] < 0)
         or hello.highest_epoch < 0
     ):
-        raise InvalidParameter(
-            ResponseCode.INVALID_PARAMETER, "what the slave says of its log cannot be"
-        )
+        raise InvalidParameter(ResponseCode.INVALID_PARAMETER, remark)
+    try:
+        epochs = epochs_from_pb(hello.epochs)
+    except ProtocolBroken:
+        raise InvalidParameter(ResponseCode.INVALID_PARAMETER, remark) from None
     return MemberLog(
-        epochs=tuple(Epoch(each.number, PhysicalOffset(each.start)) for each in hello.epochs),
+        epochs=epochs,
         start=PhysicalOffset(hello.log_start),
         end=PhysicalOffset(hello.log_end),
         store_id=hello.store_id,

@@ -74,7 +74,6 @@ class LogFollower:
 
     Attributes:
         connection: Connection to the master, while the slave follows.
-        metadata_age_ms: Returns the time since the tables were last the master's; -1 = never.
     """
 
     def __init__(
@@ -99,7 +98,6 @@ class LogFollower:
         self._is_leaving = False
         self._lasted = False
         self.connection: Connection | None = None
-        self.metadata_age_ms: Callable[[], int] = lambda: -1
         self._stream: FollowStream | None = None
         """Stream to the master, after the handshake."""
         self._epoch = 0
@@ -432,12 +430,8 @@ class LogFollower:
             return False
         return self._master_end - self._store.max_physical > FAR_BYTES
 
-    async def describe(self, reply: replication.ReplicationStatusReply) -> None:
-        """Add the part of the status that a slave alone knows."""
-        reply.following.CopyFrom(self.status())
-
     def status(self) -> replication.FollowingStatus:
-        """Return how following goes."""
+        """Return the progress of the follower, without the age of the tables."""
         behind_ms = 0
         if self._behind_since_ms is not None:
             behind_ms = self._env.clock.monotonic_ms() - self._behind_since_ms
@@ -449,5 +443,4 @@ class LogFollower:
             lag_bytes=max(0, self._master_end - self._store.max_physical),
             lag_ms=behind_ms,
             problem=self._problem,
-            metadata_age_ms=self.metadata_age_ms(),
         )

@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 
 from ternmq_broker.replication.role.membership import EndReason, Membership
 from ternmq_broker.replication.slave.follower import LogFollower
+from ternmq_broker.replication.tables.applier import TableApplier
 from ternmq_broker.replication.tables.synchronizer import TableSynchronizer
 from ternmq_broker.state.replication_record import LogCut
 from ternmq_broker.state.tables import Tables
@@ -29,6 +30,9 @@ class SlaveReplication:
         store_loop: Jobs of the store.
         topics_changed: Called after topics changed.
         topic_gone: Called with each topic that was deleted.
+
+    Attributes:
+        changes_log: True when the log is to be cut, so that the term is over.
     """
 
     def __init__(
@@ -47,7 +51,7 @@ class SlaveReplication:
         # Delayed messages and transactions hold no files of a slave: its master holds them.
         store.cleaner.holders.clear()
         self._member = member
-        self._changes_log = False
+        self.changes_log = False
         self.follower = LogFollower(
             member,
             env,
@@ -59,26 +63,22 @@ class SlaveReplication:
         )
         store_loop.on_safe = self.follower.safe_moved
         store_loop.is_copying = self.follower.is_far_behind
-        self._metadata = TableSynchronizer(
+        applier = TableApplier(
             env,
             store,
             tables,
-            connection=lambda: self.follower.connection,
             no_cleaning=no_cleaning,
             topics_changed=topics_changed,
             topic_gone=topic_gone,
         )
-        self.follower.metadata_age_ms = self._metadata.age_ms
+        self._metadata = TableSynchronizer(
+            env, tables, applier, connection=lambda: self.follower.connection
+        )
 
     @property
     def is_following(self) -> bool:
         """True while the stream to the master is open."""
         return self.follower.connection is not None
-
-    @property
-    def changes_log(self) -> bool:
-        """True when the log is to be cut, so that the term is over."""
-        return self._changes_log
 
     def jobs(self) -> Sequence[Job]:
         """Return the jobs that follow the master; `leave` is to be called before they end."""
@@ -95,7 +95,8 @@ class SlaveReplication:
 
     async def describe(self, reply: replication.ReplicationStatusReply) -> None:
         """Add the part of the status that a slave alone knows."""
-        await self.follower.describe(reply)
+        reply.following.CopyFrom(self.follower.status())
+        reply.following.metadata_age_ms = self._metadata.age_ms()
 
     def _is_term_over(self, epoch: int) -> bool:
         """End the term if the master's epoch is a later one than the term's.
@@ -109,7 +110,7 @@ class SlaveReplication:
         return True
 
     def _end_with_cut(self, cut: LogCut, epoch: int) -> None:
-        self._changes_log = True
+        self.changes_log = True
         # The master's epoch is on the disk before the log is cut.
         self._member.heard_of(epoch, "its master")
         self._member.cut(cut)

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from ternmq_broker.replication.tables.applier import TableApplier
@@ -12,7 +11,6 @@ from ternmq_model.errors import BrokerBusy, StoreError, TernError
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection
 from ternmq_runtime.service import Job
-from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -30,36 +28,23 @@ class TableSynchronizer:
 
     Args:
         env: Clock and blocking calls.
-        store: Store of the slave.
         tables: Tables of the slave.
+        applier: Applier of changes to the tables.
         connection: Returns the connection to the master, while the slave follows.
-        no_cleaning: Held while a topic is deleted: retention removes no files then.
-        topics_changed: Called after topics changed.
-        topic_gone: Called with each topic that was deleted.
     """
 
     def __init__(
         self,
         env: Environment,
-        store: MessageStore,
         tables: Tables,
+        applier: TableApplier,
         *,
         connection: Callable[[], Connection | None],
-        no_cleaning: AbstractAsyncContextManager[object],
-        topics_changed: Callable[[], None],
-        topic_gone: Callable[[str], None],
     ) -> None:
         self._env = env
         self._tables = tables
         self._master_connection = connection
-        self._applier = TableApplier(
-            env,
-            store,
-            tables,
-            no_cleaning=no_cleaning,
-            topics_changed=topics_changed,
-            topic_gone=topic_gone,
-        )
+        self._applier = applier
         self._connection: Connection | None = None
         self._reader: TableReader | None = None
         self._revisions: dict[str, str] = {}
