@@ -333,8 +333,9 @@ def connect(world: World, number: int, other: int) -> World:
                 return world._replace(fault=f"a member is refused: {decision.reason}")
             return world
         case rules.FollowFrom():
+            assert decision.start == mine.end, "a slave cuts its log before it follows"
             following = slave._replace(
-                epochs=rules.adopt(mine, master.epochs, decision.start),
+                epochs=master.epochs,
                 highest=max(slave.highest, master.known),
                 store=master.store,
                 follows=other,

@@ -11,14 +11,13 @@ from typing import Any
 from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.replication.master.epoch_claims import EpochClaims
-from ternmq_broker.replication.master.replica_status import MasterStatus
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.replication.master.service import FollowService
 from ternmq_broker.replication.role.epoch_poll import EpochPoll, EpochPollResult
 from ternmq_broker.replication.role.member_discovery import MemberDiscovery
 from ternmq_broker.replication.role.membership import EndReason, Membership
 from ternmq_broker.replication.role.replication_state import ReplicationState
-from ternmq_broker.replication.role.service import StatusService
+from ternmq_broker.replication.status_service import MasterStatus, StatusService
 from ternmq_broker.state.epochs import Epoch, Epochs
 from ternmq_broker.state.replication_record import ReplicationRecord
 from ternmq_broker.storage.admission import Admission

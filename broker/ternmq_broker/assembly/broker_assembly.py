@@ -24,15 +24,13 @@ from ternmq_broker.environment import BrokerEnvironment
 from ternmq_broker.groups.assembly import GroupAssembly
 from ternmq_broker.pull.assembly import PullAssembly
 from ternmq_broker.replication.master.epoch_claims import EpochClaims
-from ternmq_broker.replication.master.replica_status import MasterStatus
 from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_broker.replication.master.service import FollowService
-from ternmq_broker.replication.replica_view import ReplicaView
-from ternmq_broker.replication.role.membership import Membership
-from ternmq_broker.replication.role.service import StatusService
+from ternmq_broker.replication.role.membership import Membership, ReplicaView
 from ternmq_broker.replication.slave.promotion import PromotionService
 from ternmq_broker.replication.slave.rpc_policy import slave_handlers
 from ternmq_broker.replication.slave.slave_replication import SlaveReplication
+from ternmq_broker.replication.status_service import MasterStatus, StatusService
 from ternmq_broker.replication.tables.service import MetadataService
 from ternmq_broker.scan.service import ScanService
 from ternmq_broker.scheduled.assembly import ScheduledAssembly

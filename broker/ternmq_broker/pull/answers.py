@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from ternmq_broker.pull.offset_moved import OffsetMovedEvent, OffsetMovedPublisher
 from ternmq_broker.pull.rules import PullOutcome, outcome_of
-from ternmq_broker.replication.replica_view import ReplicaView, ended_at
+from ternmq_broker.replication.role.membership import ReplicaView
+from ternmq_broker.state.epochs import ended_at
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_model.offsets import QueueOffset

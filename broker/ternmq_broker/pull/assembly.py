@@ -9,7 +9,7 @@ from ternmq_broker.pull.long_polling import PullHoldService, PullHoldTable
 from ternmq_broker.pull.offset_moved import OffsetMovedPublisher
 from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.pull.service import PullService
-from ternmq_broker.replication.replica_view import ReplicaView
+from ternmq_broker.replication.role.membership import ReplicaView
 from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_broker.storage.internal_append import InternalWriter
 

@@ -181,26 +181,6 @@ def cut_to(epochs: Epochs, at: PhysicalOffset) -> Epochs:
     return tuple(epoch for epoch in epochs if epoch.start < at)
 
 
-def adopt(slave: MemberLog, master: Epochs, start: PhysicalOffset) -> Epochs:
-    """Return the list of a slave that follows from `start`: its master's.
-
-    It must be durable before the first of the master's bytes is stored. That it holds entries
-    beyond the slave's end does no harm.
-
-    Args:
-        slave: As it is after any cut.
-        master: Its master's list.
-        start: Where it follows from.
-    """
-    assert start == slave.end, "a slave cuts its log before it takes its master's epochs"
-    return master
-
-
-def may_follow(slave: MemberLog, master: Epochs) -> bool:
-    """Return whether a slave may follow a master: the slave knows of no higher epoch."""
-    return slave.highest_known <= newest(master)
-
-
 def why_not(master: MemberLog, slave: MemberLog) -> MasterDeposed | FollowRefused | None:
     """Return why `slave` cannot follow `master`; None when it can, perhaps after a cut.
 
@@ -289,3 +269,13 @@ def _ends(log: MemberLog) -> Iterator[tuple[Epoch, PhysicalOffset]]:
     for index, epoch in enumerate(log.epochs):
         behind = log.epochs[index + 1].start if index + 1 < len(log.epochs) else log.end
         yield epoch, min(behind, log.end)
+
+
+def ended_at(epochs: Epochs, number: int) -> PhysicalOffset | None:
+    """Return the end of an epoch's bytes, at which a later epoch begins; None without one. Pure.
+
+    Args:
+        epochs: Epochs of the log.
+        number: Number of the epoch, of which the log need not have any bytes.
+    """
+    return next((epoch.start for epoch in epochs if epoch.number > number), None)

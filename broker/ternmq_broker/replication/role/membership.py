@@ -1,14 +1,16 @@
 """Membership of a broker in its name, for one term."""
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ternmq_broker.config import BrokerRole
 from ternmq_broker.replication.role.epoch_poll import EpochPoll
 from ternmq_broker.replication.role.member_discovery import MemberDiscovery
 from ternmq_broker.replication.role.replication_state import ReplicationState
+from ternmq_broker.state.epochs import Epochs
 from ternmq_broker.state.replication_record import LogCut
+from ternmq_model.route import MASTER_ID
 from ternmq_remoting.rpc import Identity
 
 
@@ -68,3 +70,23 @@ class Membership:
     def slaves_needed(self) -> int:
         """Number of slaves that must have a message before the master confirms it."""
         return self.replicas_needed - 1 if self.role is BrokerRole.SYNC_MASTER else 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaView:
+    """Id, epochs and slaves of a member. A value; the member's state has other owners.
+
+    Attributes:
+        broker_id: Id under which the member registers; 0 = the master.
+        epochs: Epochs of the log.
+        slaves: Returns the ids of the slaves that follow the member now.
+    """
+
+    broker_id: int
+    epochs: Epochs = ()
+    slaves: Callable[[], Collection[int]] = tuple
+
+    @property
+    def is_slave(self) -> bool:
+        """True when the member follows a master."""
+        return self.broker_id != MASTER_ID

@@ -7,12 +7,11 @@ belongs to another epoch than the handshake's, ends the stream.
 from typing import Final
 
 from ternmq_broker.replication.protocol import ProtocolBroken
-from ternmq_broker.state.epochs import Epochs, MemberLog
+from ternmq_broker.state.epochs import PROBE_BYTES, Epochs, MemberLog
 from ternmq_broker.state.replication_record import LogCut
 from ternmq_model.epochs import doubt_of
 from ternmq_protos.v1 import replication_pb2 as replication
 
-PROBE_BYTES_MAX: Final = 64 << 10
 _FILE_BYTES_MAX: Final = 1 << 40
 
 
@@ -26,7 +25,7 @@ def check_probe(probe: replication.FollowProbe, log: MemberLog) -> None:
         raise ProtocolBroken(
             f"it asks about bytes {probe.start} to {probe.end}, which are not here"
         )
-    if probe.end - probe.start > PROBE_BYTES_MAX:
+    if probe.end - probe.start > PROBE_BYTES:
         raise ProtocolBroken(f"it asks about {probe.end - probe.start} bytes at once")
 
 

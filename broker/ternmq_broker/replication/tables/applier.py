@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any, cast
 
 from ternmq_broker.replication.protocol import ProtocolBroken
-from ternmq_broker.replication.tables.offset_rows import parse_rows
-from ternmq_broker.replication.tables.table_names import (
+from ternmq_broker.replication.tables.table_contents import (
     AFTER_THE_LOG,
     DELAY_OFFSETS,
     DELETIONS,
@@ -20,6 +19,7 @@ from ternmq_broker.replication.tables.table_names import (
     TIMER,
     TOPICS,
     TRANSACTIONS,
+    parse_rows,
 )
 from ternmq_broker.replication.tables.table_reader import TableUpdate
 from ternmq_broker.state.delay_offsets import DelayOffsets

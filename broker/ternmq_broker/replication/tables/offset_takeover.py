@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ternmq_broker.replication.role.member_discovery import MemberDiscovery
-from ternmq_broker.replication.tables.offset_rows import parse_rows
-from ternmq_broker.replication.tables.table_names import OFFSETS
+from ternmq_broker.replication.tables.table_contents import OFFSETS, parse_rows
 from ternmq_broker.replication.tables.table_reader import TableReader, TableUpdate
 from ternmq_broker.state.offsets import VersionedOffset
 from ternmq_broker.state.tables import Tables

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ternmq_broker.replication.tables.table_names import (
+from ternmq_broker.replication.tables.table_contents import (
     DELAY_OFFSETS,
     DELETIONS,
     FILTERS,
@@ -16,6 +16,7 @@ from ternmq_broker.replication.tables.table_names import (
     TIMER,
     TOPICS,
     TRANSACTIONS,
+    offset_row,
 )
 from ternmq_broker.state.offsets import VersionedOffset
 from ternmq_broker.state.tables import Tables
@@ -123,7 +124,7 @@ class TableSnapshots:
         content = {
             "lockTokensEnd": offsets.versions.tokens_end,
             "offsets": [
-                _row(kept, was_removed=was_removed)
+                offset_row(kept, was_removed=was_removed)
                 for kept, was_removed in rows
                 if kept.group != GROUP
             ],
@@ -144,7 +145,7 @@ class TableSnapshots:
             offset, version = offsets.query(GROUP, topic, 0), offsets.version(GROUP, topic, 0)
             if offset is not None:
                 rows.append(
-                    _row(VersionedOffset(GROUP, topic, 0, offset, version), was_removed=False)
+                    offset_row(VersionedOffset(GROUP, topic, 0, offset, version), was_removed=False)
                 )
         return rows
 
@@ -165,9 +166,3 @@ def _timer_content(timer: TimerCheckpoint) -> Mapping[str, Any]:
 
 def _token(version: DataVersion) -> str:
     return f"{version.state_version}.{version.counter}.{version.timestamp_ms}"
-
-
-def _row(kept: VersionedOffset, *, was_removed: bool) -> list[str | int]:
-    """Return one offset as the wire has it; one that is gone has the offset -1."""
-    offset = -1 if kept.offset is None else kept.offset
-    return [kept.topic, kept.group, kept.queue_id, offset, kept.version, int(was_removed)]

@@ -6,7 +6,7 @@ import pytest
 
 from ternmq_broker.pull.answers import PullAnswers
 from ternmq_broker.pull.offset_moved import OffsetMovedEvent, OffsetMovedPublisher
-from ternmq_broker.replication.replica_view import ReplicaView
+from ternmq_broker.replication.role.membership import ReplicaView
 from ternmq_broker.state.epochs import Epoch
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.offsets import OffsetTable

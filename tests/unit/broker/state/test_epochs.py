@@ -15,12 +15,11 @@ from ternmq_broker.state.epochs import (
     MemberLog,
     StartEmptyLog,
     TruncateTo,
-    adopt,
     begin,
     common_points,
     cut_to,
+    ended_at,
     follow_decision,
-    may_follow,
     newest,
     newest_reached,
     number_after_restart,
@@ -256,19 +255,6 @@ def test_log_may_list_unreached_epochs(end: int, reached: int) -> None:
     assert newest_reached((), PhysicalOffset(end)) == 0
 
 
-def test_slave_adopts_its_masters_epochs_once_cut() -> None:
-    of_master = epochs((1, 0), (3, 60))
-    assert adopt(log(60, (1, 0), (2, 60)), of_master, PhysicalOffset(60)) == of_master
-    with pytest.raises(AssertionError):
-        adopt(log(70, (1, 0), (2, 60)), of_master, PhysicalOffset(60))
-
-
-def test_slave_takes_nothing_from_a_master_of_a_lower_epoch() -> None:
-    assert may_follow(log(60, (1, 0), highest=3), epochs((1, 0), (3, 70)))
-    assert not may_follow(log(60, (1, 0), highest=3), epochs((1, 0), (2, 70)))
-    assert not may_follow(log(60, (1, 0), (3, 50)), epochs((1, 0), (2, 70)))
-
-
 def test_first_epoch_is_1_and_a_restart_takes_the_next() -> None:
     assert newest(()) == 0
     assert number_after_restart(0) == 1
@@ -320,3 +306,12 @@ def test_two_concurrent_promotions_get_distinct_epochs() -> None:
         for _ in range(900):
             reigns.append(number_after_restart(reigns[-1]))
     assert len(set(reigns)) == len(reigns)
+
+
+ENDED = tuple(Epoch(number, PhysicalOffset(start)) for number, start in ((1, 0), (3, 70), (9, 70)))
+
+
+@pytest.mark.parametrize(("number", "end"), [(0, 0), (1, 70), (2, 70), (3, 70), (9, None)])
+def test_epoch_ends_where_a_later_one_begins(number: int, end: int | None) -> None:
+    assert ended_at(ENDED, number) == end
+    assert ended_at((), number) is None

@@ -1,6 +1,6 @@
 import pytest
 
-from ternmq_broker.replication.tables.offset_rows import parse_rows
+from ternmq_broker.replication.tables.table_contents import parse_rows
 from ternmq_broker.state.offsets import VersionedOffset
 from ternmq_model.offsets import QueueOffset
 

@@ -1,7 +1,7 @@
-"""Rows of offsets in messages between members. Pure."""
+"""Names of the tables that members of a broker name exchange, and rows of offsets. Pure."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from ternmq_broker.state.fastjson import as_int
 from ternmq_broker.state.offset_versions import VERSION_MAX
@@ -10,6 +10,23 @@ from ternmq_model.errors import IllegalName
 from ternmq_model.names import check_stored_group, check_topic
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.route import QUEUES_MAX
+
+DELETIONS: Final = "deletions"
+"""Topics that were deleted, and the offset of the log before which their records count no more."""
+
+TOPICS: Final = "topics"
+GROUPS: Final = "groups"
+FILTERS: Final = "filters"
+DELAY_OFFSETS: Final = "delay_offsets"
+TRANSACTIONS: Final = "transactions"
+TIMER: Final = "timer"
+OFFSETS: Final = "offsets"
+"""Offsets of groups, with their versions: what changed, not the whole table. Those of
+transactions are among `TRANSACTIONS`."""
+
+AFTER_THE_LOG: Final = frozenset({DELAY_OFFSETS, TRANSACTIONS, TIMER})
+"""Tables of the progress of deliveries: a slave applies them once its log has those deliveries.
+Otherwise a slave that became the master would skip deliveries that its log does not have."""
 
 
 def parse_rows(content: Mapping[str, Any]) -> Sequence[tuple[VersionedOffset, bool]]:
@@ -45,3 +62,9 @@ def parse_rows(content: Mapping[str, Any]) -> Sequence[tuple[VersionedOffset, bo
             (VersionedOffset(group, topic, numbers[0], told, numbers[2]), was_removed == 1)
         )
     return found
+
+
+def offset_row(kept: VersionedOffset, *, was_removed: bool) -> list[str | int]:
+    """Return the row of an offset; the offset of a removed one is -1."""
+    offset = -1 if kept.offset is None else kept.offset
+    return [kept.topic, kept.group, kept.queue_id, offset, kept.version, int(was_removed)]
