@@ -195,8 +195,7 @@ class AdminService:
             RefusedError: A NameServer refuses them; names it. They are saved.
         """
         for topic in topics:
-            for pull in self._pulls.holds.take_topic(topic):
-                pull.wake()
+            self._pulls.holds.wake_topic(topic)
         version = self._tables.topics.version
         self._registrar.changed()
         if (saved := self._tables.topics_file.saved()) is not None:

@@ -297,7 +297,7 @@ class BrokerAssembly:
             self._verification.job(),
             *self._env.tables.jobs(),
             *self._groups.jobs(),
-            self._pulls.hold_service.job(),
+            self._pulls.holds.job(),
             *self._scans.jobs(),
             self._counted.job(),
             *(() if self._claims is None else (self._claims.job,)),
@@ -336,7 +336,7 @@ class BrokerAssembly:
         self._groups.sessions.registered(self._member.identity)
 
     def _arrived(self, arrivals: Sequence[Arrival]) -> None:
-        self._pulls.hold_service.arrived(arrivals)
+        self._pulls.holds.arrived(arrivals)
         if not self._member.is_slave:
             self._scheduled.arrived(arrivals)
 
@@ -390,7 +390,7 @@ class BrokerAssembly:
         """
         admission = self._env.admission
         admission.close()
-        self._pulls.drain()
+        self._pulls.holds.wake_all()
         self._scans.drain()
         if not await admission.emptied(_DRAIN_TIMEOUT_S):
             logger.warning("sends left unanswered bytes=%s", admission.bytes)
@@ -407,7 +407,7 @@ class BrokerAssembly:
             bytes_max=config.unanswered_max_bytes,
             bytes_per_stream_max=config.stream_unanswered_max_bytes,
         )
-        self._pulls.hold_service.is_long_polling = config.long_polling_enabled
+        self._pulls.holds.is_long_polling = config.long_polling_enabled
         env.tables.topics.set_template(
             queues=config.default_topic_queues,
             is_allowed=config.auto_create_topics,

@@ -3,8 +3,9 @@
 Source: RocketMQ `PullMessageProcessor`.
 """
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
+from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.pull.offset_moved import OffsetMovedEvent, OffsetMovedPublisher
 from ternmq_broker.pull.rules import PullOutcome, outcome_of
 from ternmq_broker.replication.role.membership import ReplicaView
@@ -18,37 +19,17 @@ from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.read_request import ReadRequest, ReadResult
 
 
+@dataclass(frozen=True, slots=True)
 class PullAnswers:
-    """Outcomes of reads. Owns nothing.
+    """Outcomes of reads. Owns nothing."""
 
-    Args:
-        store: What was read.
-        groups: Settings of groups, with the members that serve them.
-        offsets: Committed offsets.
-        events: Publisher of corrected offsets.
-        replica_view: Id, epochs and slaves of this broker.
-        slave_read_enabled: Returns whether readers may be sent to slaves.
-        slave_offset_check_enabled: Returns whether a slave corrects offsets like a master.
-    """
-
-    def __init__(
-        self,
-        store: MessageStore,
-        groups: GroupTable,
-        offsets: OffsetTable,
-        events: OffsetMovedPublisher,
-        replica_view: ReplicaView,
-        *,
-        slave_read_enabled: Callable[[], bool],
-        slave_offset_check_enabled: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._store = store
-        self._groups = groups
-        self._offsets = offsets
-        self._events = events
-        self._replica_view = replica_view
-        self._slave_read_enabled = slave_read_enabled
-        self._slave_offset_check_enabled = slave_offset_check_enabled
+    store: MessageStore
+    groups: GroupTable
+    offsets: OffsetTable
+    events: OffsetMovedPublisher
+    replica_view: ReplicaView
+    live: LiveSettings
+    """Settings of reads from slaves."""
 
     def goes_on_at(
         self, group: str, topic: str, queue_id: int, offset: QueueOffset, epoch: int
@@ -68,12 +49,12 @@ class PullAnswers:
             The first message that came later, when `offset` lies behind that; None = `offset` is
             good, or this is a slave that does not have what came before yet.
         """
-        place = ended_at(self._replica_view.epochs, epoch) if epoch else None
+        place = ended_at(self.replica_view.epochs, epoch) if epoch else None
         if place is None:
             return None
-        if self._replica_view.is_slave and place > self._store.dispatched_offset:
+        if self.replica_view.is_slave and place > self.store.dispatched_offset:
             return None
-        first = self._store.searches.first_from(topic, queue_id, place)
+        first = self.store.searches.first_from(topic, queue_id, place)
         if offset <= first:
             return None
         self._note(group, topic, queue_id, offset, first)
@@ -89,17 +70,17 @@ class PullAnswers:
             result: What was found.
             is_chosen: The reader chose the offset, and has not got there by reading.
         """
-        group_offset = self._offsets.query(request.group, request.topic, request.queue_id)
+        group_offset = self.offsets.query(request.group, request.topic, request.queue_id)
         outcome = outcome_of(
             result.status,
             offset=request.offset,
             next_offset=result.next_offset,
             min_offset=result.min_offset,
             max_offset=result.max_offset,
-            end_offset=self._store.next_offset(request.topic, request.queue_id),
+            end_offset=self.store.next_offset(request.topic, request.queue_id),
             group_offset=group_offset,
             is_chosen=is_chosen,
-            is_slave=self._replica_view.is_slave and not self._slave_offset_check_enabled(),
+            is_slave=self.replica_view.is_slave and not self.live.broker.slave_offset_check_enabled,
         )
         if outcome.code is ResponseCode.PULL_OFFSET_MOVED:
             self._note(
@@ -115,14 +96,14 @@ class PullAnswers:
         self, group: str, topic: str, queue_id: int, offset: QueueOffset, moved_to: QueueOffset
     ) -> None:
         # A slave stores nothing by itself.
-        if group and not self._replica_view.is_slave:
-            self._events.add(OffsetMovedEvent(group, topic, queue_id, offset, moved_to))
+        if group and not self.replica_view.is_slave:
+            self.events.add(OffsetMovedEvent(group, topic, queue_id, offset, moved_to))
 
     def is_masters(self, request: ReadRequest, outcome: PullOutcome) -> bool:
         """Return whether only the master can answer: a slave does not have the offset."""
         is_stuck = outcome.next_offset == request.offset
         is_refused = outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY
-        return self._replica_view.is_slave and is_stuck and is_refused
+        return self.replica_view.is_slave and is_stuck and is_refused
 
     def suggested_broker_id(self, group: str, *, is_far_behind: bool) -> int:
         """Return which member of the broker name is to be asked next.
@@ -131,20 +112,20 @@ class PullAnswers:
             group: Who reads.
             is_far_behind: What it read last is no longer in memory here.
         """
-        if not self._slave_read_enabled():
+        if not self.live.broker.slave_read_enabled:
             return MASTER_ID
-        settings = self._groups.get(group)
+        settings = self.groups.get(group)
         if is_far_behind:
             broker_id = 1 if settings is None else settings.broker_id_when_slow
-            if self._replica_view.is_slave:
-                return self._replica_view.broker_id
+            if self.replica_view.is_slave:
+                return self.replica_view.broker_id
         else:
             broker_id = MASTER_ID if settings is None else settings.broker_id
-        return broker_id if self._replica_view.is_slave else self._there(broker_id)
+        return broker_id if self.replica_view.is_slave else self._there(broker_id)
 
     def _there(self, broker_id: int) -> int:
         """Return the member, if it is there; else any slave, and the master without slaves."""
-        slaves = self._replica_view.slaves()
+        slaves = self.replica_view.slaves()
         if broker_id == MASTER_ID or broker_id in slaves:
             return broker_id
         return min(slaves, default=MASTER_ID)

@@ -5,7 +5,7 @@ from typing import Final
 from ternmq_broker.environment import BrokerEnvironment
 from ternmq_broker.groups.assembly import GroupAssembly
 from ternmq_broker.pull.answers import PullAnswers
-from ternmq_broker.pull.long_polling import PullHoldService, PullHoldTable
+from ternmq_broker.pull.long_polling import PullHoldService
 from ternmq_broker.pull.offset_moved import OffsetMovedPublisher
 from ternmq_broker.pull.rules import PullRules
 from ternmq_broker.pull.service import PullService
@@ -28,7 +28,6 @@ class PullAssembly:
     Attributes:
         holds: Pulls that wait for a message.
         deletion_listeners: Pulls and scans that end when their topic is deleted.
-        hold_service: Wakes pulls that wait.
         offset_moved: Publisher of corrected offsets.
         rules: Checks of the queues that readers name.
         service: Handlers of pulls.
@@ -42,21 +41,14 @@ class PullAssembly:
         replica_view: ReplicaView,
     ) -> None:
         live, store, tables = env.live, env.store, env.tables
-        self.holds = PullHoldTable()
         self.deletion_listeners = TopicDeletionListeners()
-        self.hold_service = PullHoldService(
-            self.holds,
+        self.holds = PullHoldService(
             lambda topic, queue_id: store.queue_range(topic, queue_id)[1],
             short_polling_s=live.broker.short_polling_ms / _SECOND_MS,
             is_long_polling=live.broker.long_polling_enabled,
         )
         self.offset_moved = OffsetMovedPublisher(
-            writer,
-            tables.topics,
-            env.clock,
-            broker_name=live.broker.name,
-            store_host=writer.store_host,
-            on_created=env.registrar.changed,
+            writer, tables.topics, env.clock, live.broker.name, env.registrar.changed
         )
         self.rules = PullRules(
             tables.topics, tables.groups, groups.sessions.table, groups.filter_rules
@@ -71,8 +63,7 @@ class PullAssembly:
                 tables.offsets,
                 self.offset_moved,
                 replica_view,
-                slave_read_enabled=lambda: live.broker.slave_read_enabled,
-                slave_offset_check_enabled=lambda: live.broker.slave_offset_check_enabled,
+                live,
             ),
             offset_rules=groups.offset_rules,
             holds=self.holds,
@@ -81,8 +72,3 @@ class PullAssembly:
             wait_ms_max=lambda: live.broker.pull_wait_ms,
             admission=env.admission,
         )
-
-    def drain(self) -> None:
-        """Answer held pulls: their readers ask again, elsewhere or later."""
-        for pull in self.holds.take_all():
-            pull.wake()

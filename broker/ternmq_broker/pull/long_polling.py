@@ -1,4 +1,4 @@
-"""Long polling: held pulls, and the service that wakes them.
+"""Long polling: held pulls, and the service that holds and wakes them.
 
 Source: RocketMQ `PullRequestHoldService`, `NotifyMessageArrivingListener`.
 """
@@ -29,17 +29,39 @@ class HeldPull:
     """Offset of the message for which the pull waits; a later one counts, too."""
 
     wake: Callable[[], None]
-    """Called by the table's owner when the pull wakes: the reader reads again."""
+    """Called when the pull wakes: its reader reads again."""
 
     tag_codes: Collection[int] | None = None
     """Codes of the tags for which the pull waits; None = any message."""
 
 
-class PullHoldTable:
-    """Held pulls by queue. Decides who wakes; does not wake. Owned by the broker's loop."""
+class PullHoldService:
+    """Held pulls by queue. Owned by the broker's loop.
 
-    def __init__(self) -> None:
+    A pull wakes at once when a message for it is readable; a sweep every few seconds catches the
+    rest. On a slave the messages come from its master.
+
+    Args:
+        end_of: Returns the end of a queue.
+        short_polling_s: Time between wake-ups with short polling.
+        is_long_polling: Arrivals wake pulls at once, and a sweep every 5 s catches the rest.
+
+    Attributes:
+        is_long_polling: May be changed.
+    """
+
+    def __init__(
+        self,
+        end_of: Callable[[str, int], int],
+        *,
+        short_polling_s: float,
+        is_long_polling: bool,
+    ) -> None:
+        self._end_of = end_of
+        self._short_polling_s = short_polling_s
         self._held: dict[tuple[str, int], dict[HeldPull, None]] = {}
+        self._steps = 0
+        self.is_long_polling = is_long_polling
 
     def __len__(self) -> int:
         return sum(map(len, self._held.values()))
@@ -57,105 +79,36 @@ class PullHoldTable:
             if not held:
                 del self._held[key]
 
-    def on_arrival(
-        self, topic: str, queue_id: int, max_offset: int, tag_codes: Ints | None = None
-    ) -> list[HeldPull]:
-        """Remove and return the pulls of a queue that wake.
+    def arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Wake the pulls that wait for one of the new messages."""
+        if self.is_long_polling and self._held:
+            for arrival in arrivals:
+                self._wake(self._ready(*arrival))
 
-        A pull that filters by tags sleeps on while none of the new messages is for it.
+    def sweep(self) -> None:
+        """Wake every pull whose queue has moved, also those whose filter lets nothing pass.
 
-        Args:
-            topic: The queue.
-            queue_id: The queue.
-            max_offset: Where its end is now.
-            tag_codes: Those of all messages that are new; None when nobody looked, as if all
-                matched. Their lower 32 bits count, as in a read.
-        """
-        held = self._held.get((topic, queue_id))
-        if not held:
-            return []
-        codes: set[int] | None = None
-        woken: list[HeldPull] = []
-        for pull in held:
-            if pull.next_offset >= max_offset:
-                continue
-            if tag_codes is not None and pull.tag_codes is not None:
-                if codes is None:
-                    codes = set(tag_codes.astype(np.int32).tolist())
-                if codes.isdisjoint(pull.tag_codes):
-                    continue
-            woken.append(pull)
-        for pull in woken:
-            self.release(pull)
-        return woken
-
-    def on_sweep(self, end_of: Callable[[str, int], int]) -> list[HeldPull]:
-        """Remove and return every pull whose queue has moved, whatever it waits for.
-
-        Args:
-            end_of: Returns the end of a queue.
+        Lets a filtering consumer learn, and commit, its position in a queue without matches.
 
         Source: RocketMQ `PullRequestHoldService.checkHoldRequest`.
         """
-        return [
-            pull
-            for topic, queue_id in list(self._held)
-            for pull in self.on_arrival(topic, queue_id, end_of(topic, queue_id))
-        ]
+        for topic, queue_id in list(self._held):
+            self._wake(self._ready(topic, queue_id, self._end_of(topic, queue_id)))
 
-    def take_topic(self, topic: str) -> list[HeldPull]:
-        """Remove and return every pull of `topic`: it was deleted or changed."""
-        taken = [pull for (name, _), held in self._held.items() if name == topic for pull in held]
-        for pull in taken:
-            self.release(pull)
-        return taken
+    def wake_topic(self, topic: str) -> None:
+        """Wake every pull of `topic`, which was deleted or changed."""
+        self._wake(
+            [pull for (name, _), held in self._held.items() if name == topic for pull in held]
+        )
 
-    def take_all(self) -> list[HeldPull]:
-        """Remove and return every pull: the broker is closing."""
-        taken = [pull for held in self._held.values() for pull in held]
-        self._held.clear()
-        return taken
-
-
-class PullHoldService:
-    """Wake-up of held pulls: at once when a message for them is readable, and every few seconds.
-
-    A slave has it, too: its messages come from its master. Owned by the broker's loop.
-
-    Args:
-        holds: The held pulls.
-        end_of: Returns the end of a queue.
-        short_polling_s: With short polling, how often pulls are woken.
-        is_long_polling: Arrivals wake pulls at once, and a sweep every 5 s catches the rest.
-
-    Attributes:
-        is_long_polling: May be changed.
-    """
-
-    def __init__(
-        self,
-        holds: PullHoldTable,
-        end_of: Callable[[str, int], int],
-        *,
-        short_polling_s: float,
-        is_long_polling: bool,
-    ) -> None:
-        self._holds = holds
-        self._end_of = end_of
-        self._short_polling_s = short_polling_s
-        self._steps = 0
-        self.is_long_polling = is_long_polling
+    def wake_all(self) -> None:
+        """Wake every pull: the broker is closing."""
+        self._wake([pull for held in self._held.values() for pull in held])
 
     def job(self) -> Job:
         """Return the job of the sweeps."""
         pause_s = min(self._short_polling_s, _SWEEP_PAUSE_S)
         return Job(name=PULL_HOLD_JOB, interval_s=pause_s, step=self.step)
-
-    def arrived(self, arrivals: Sequence[Arrival]) -> None:
-        """Wake the pulls that wait for one of the new messages."""
-        if self.is_long_polling and len(self._holds):
-            for arrival in arrivals:
-                _wake(self._holds.on_arrival(*arrival))
 
     async def step(self) -> bool:
         """Sweep when it is time to: one step of a job."""
@@ -165,14 +118,32 @@ class PullHoldService:
         self._steps += 1
         return False
 
-    def sweep(self) -> None:
-        """Wake all pulls whose queue has moved.
+    def _ready(
+        self, topic: str, queue_id: int, max_offset: int, tag_codes: Ints | None = None
+    ) -> list[HeldPull]:
+        """Return the pulls of a queue that wake.
 
-        Lets a filtering consumer learn, and commit, its position in a queue without matches.
+        Args:
+            topic: Topic of the queue.
+            queue_id: Number of the queue.
+            max_offset: End of the queue.
+            tag_codes: Tag codes of all new messages; None = all match. The lower 32 bits count.
         """
-        _wake(self._holds.on_sweep(self._end_of))
+        codes: set[int] | None = None
+        ready: list[HeldPull] = []
+        for pull in self._held.get((topic, queue_id), ()):
+            if pull.next_offset >= max_offset:
+                continue
+            if tag_codes is not None and pull.tag_codes is not None:
+                if codes is None:
+                    codes = set(tag_codes.astype(np.int32).tolist())
+                if codes.isdisjoint(pull.tag_codes):
+                    continue
+            ready.append(pull)
+        return ready
 
-
-def _wake(pulls: Sequence[HeldPull]) -> None:
-    for pull in pulls:
-        pull.wake()
+    def _wake(self, pulls: Sequence[HeldPull]) -> None:
+        for pull in pulls:
+            self.release(pull)
+        for pull in pulls:
+            pull.wake()

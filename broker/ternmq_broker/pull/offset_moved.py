@@ -7,6 +7,7 @@ import json
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ternmq_broker.state.topics import TopicTable
@@ -54,44 +55,32 @@ class OffsetMovedEvent(NamedTuple):
         return json.dumps(event, separators=(",", ":")).encode()
 
 
+@dataclass(slots=True, eq=False)
 class OffsetMovedPublisher:
     """Publisher of corrections: stores them in their topic. Owned by the broker's loop.
 
     A pull that is corrected does not wait for its event. Events that come faster than they can be
     stored are dropped, and counted in the log.
-
-    Args:
-        writer: Stores the events.
-        topics: Topics of the broker; the first event creates its own.
-        clock: The broker's.
-        broker_name: Broker of the queues.
-        store_host: Returns BORNHOST of the events.
-        on_created: Called when the topic is new.
     """
 
-    def __init__(
-        self,
-        writer: InternalWriter,
-        topics: TopicTable,
-        clock: Clock,
-        *,
-        broker_name: str,
-        store_host: Callable[[], bytes],
-        on_created: Callable[[], None],
-    ) -> None:
-        self._writer = writer
-        self._topics = topics
-        self._clock = clock
-        self._broker_name = broker_name
-        self._store_host = store_host
-        self._on_created = on_created
-        self._queued_at_ms: OrderedDict[OffsetMovedEvent, int] = OrderedDict()
-        self._waiting: deque[OffsetMovedEvent] = deque()
-        self._dropped = 0
+    writer: InternalWriter
+    topics: TopicTable
+    """Topics of the broker; the first event creates its own."""
+
+    clock: Clock
+    broker_name: str
+    on_created: Callable[[], None]
+    """Called when the topic is new."""
+
+    _queued_at_ms: OrderedDict[OffsetMovedEvent, int] = field(
+        default_factory=OrderedDict[OffsetMovedEvent, int], init=False
+    )
+    _waiting: deque[OffsetMovedEvent] = field(default_factory=deque[OffsetMovedEvent], init=False)
+    _dropped: int = field(default=0, init=False)
 
     def add(self, event: OffsetMovedEvent) -> None:
         """Queue an event, unless the same one was queued during the last minute."""
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         queued_at_ms = self._queued_at_ms.get(event)
         if queued_at_ms is not None and now_ms - queued_at_ms < REPEAT_MS:
             return
@@ -121,7 +110,7 @@ class OffsetMovedPublisher:
             return False
         try:
             self._prepare()
-            self._writer.append([self._record(event) for event in events])
+            self.writer.append([self._record(event) for event in events])
         except BrokerBusy:
             self._waiting.extendleft(reversed(events))
             return False
@@ -132,16 +121,16 @@ class OffsetMovedPublisher:
         return bool(self._waiting)
 
     def _prepare(self) -> None:
-        if self._topics.get(OFFSET_MOVED_TOPIC) is None:
-            self._topics.put(TopicConfig(OFFSET_MOVED_TOPIC, 1, 1), now_ms=self._clock.wall_ms())
-            self._on_created()
+        if self.topics.get(OFFSET_MOVED_TOPIC) is None:
+            self.topics.put(TopicConfig(OFFSET_MOVED_TOPIC, 1, 1), now_ms=self.clock.wall_ms())
+            self.on_created()
 
     def _record(self, event: OffsetMovedEvent) -> InternalRecord:
         return InternalRecord(
             topic=OFFSET_MOVED_TOPIC,
             queue_id=0,
-            body=event.body(self._broker_name),
+            body=event.body(self.broker_name),
             properties={TAGS: event.group, KEYS: event.group},
-            born_at_ms=self._clock.wall_ms(),
-            born_host=self._store_host(),
+            born_at_ms=self.clock.wall_ms(),
+            born_host=self.writer.store_host(),
         )

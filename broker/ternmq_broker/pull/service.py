@@ -10,7 +10,7 @@ from typing import Final
 
 from ternmq_broker.groups.offset_rules import OffsetCommit, OffsetRules
 from ternmq_broker.pull.answers import PullAnswers
-from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable
+from ternmq_broker.pull.long_polling import HeldPull, PullHoldService
 from ternmq_broker.pull.rules import PullOutcome, PullRules, no_topic
 from ternmq_broker.pull.stream import PullingStream
 from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
@@ -36,7 +36,7 @@ from ternmq_store.queues.read_request import FILTER_UNITS_MAX, ReadRequest, Read
 PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
 
 _REPORT_PAUSE_MS: Final = 5_000
-"""Longest hold of a pull whose filter lets nothing pass: the pause of `PullHoldService`."""
+"""Longest hold of a pull whose filter lets nothing pass: the pause between sweeps of held pulls."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +48,7 @@ class PullService:
     rules: PullRules
     answers: PullAnswers
     offset_rules: OffsetRules
-    holds: PullHoldTable
+    holds: PullHoldService
     deletion_listeners: TopicDeletionListeners
     clock: Clock
     wait_ms_max: Callable[[], int]

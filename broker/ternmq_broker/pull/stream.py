@@ -7,10 +7,11 @@ leaves the row and is held like a waiting pull.
 
 import asyncio
 from collections import deque
+from dataclasses import dataclass, field
 from typing import Final
 
 from ternmq_broker.pull.answers import PullAnswers
-from ternmq_broker.pull.long_polling import HeldPull, PullHoldTable
+from ternmq_broker.pull.long_polling import HeldPull, PullHoldService
 from ternmq_broker.pull.rules import PullRules, no_topic
 from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_broker.storage.reader import StoreReader
@@ -52,88 +53,62 @@ _SCANS_PER_REPORT: Final = 64
 """Number of reads without a match after which the reader gets the next offset."""
 
 
+@dataclass(slots=True, eq=False)
 class _QueueHandle:
     """Subscription of one queue. Owned by its stream."""
 
-    __slots__ = (
-        "bytes_left",
-        "checked",
-        "damaged",
-        "follows_group",
-        "held",
-        "in_row",
-        "is_chosen",
-        "is_over",
-        "is_reading",
-        "messages_left",
-        "next_offset",
-        "number",
-        "queue_id",
-        "reported_offset",
-        "scans",
-        "subscription",
-        "topic",
-    )
-
-    def __init__(self, request: messages.PullSubscribe, subscription: Subscription) -> None:
-        self.number = request.handle
-        self.topic = request.topic
-        self.queue_id = request.queue_id
-        self.next_offset = QueueOffset(request.offset)
-        self.reported_offset = self.next_offset
-        self.subscription = subscription
-        self.follows_group = not request.HasField("subscription")
-        self.bytes_left = request.credit_bytes
-        self.messages_left = request.credit_messages
-        self.in_row = False
-        self.is_chosen = request.offset_is_chosen
-        self.is_over = False
-        self.is_reading = False
-        self.held: HeldPull | None = None
-        self.scans = self.damaged = 0
-        self.checked = _NEVER
+    number: int
+    topic: str
+    queue_id: int
+    next_offset: QueueOffset
+    reported_offset: QueueOffset
+    subscription: Subscription
+    follows_group: bool
+    bytes_left: int
+    messages_left: int
+    is_chosen: bool
+    in_row: bool = False
+    is_over: bool = False
+    is_reading: bool = False
+    held: HeldPull | None = None
+    scans: int = 0
+    damaged: int = 0
+    checked: object = _NEVER
 
     @property
     def has_credit(self) -> bool:
         return self.bytes_left > 0 and self.messages_left > 0
 
 
+@dataclass(slots=True, eq=False)
 class PullingStream:
     """Stream of one consumer: one task reads the requests, the other serves them."""
 
-    def __init__(
-        self,
-        reader: StoreReader,
-        rules: PullRules,
-        answers: PullAnswers,
-        holds: PullHoldTable,
-        deletion_listeners: TopicDeletionListeners,
-        group: str,
-        stream: PullServerStream,
-    ) -> None:
-        self._reader = reader
-        self._store = reader.store
-        self._rules = rules
-        self._answers = answers
-        self._holds = holds
-        self._deletion_listeners = deletion_listeners
-        self._group = group
-        self._stream = stream
-        self._handles: dict[int, _QueueHandle] = {}
-        self._row: deque[_QueueHandle] = deque()
-        self._announced: list[messages.PulledRecords] = []
-        """Batches with which the next reply begins."""
-        self._changed = asyncio.Event()
-        self._has_asked = False
-        """The read that ended the last reply asked a condition about each message."""
+    reader: StoreReader
+    rules: PullRules
+    answers: PullAnswers
+    holds: PullHoldService
+    deletion_listeners: TopicDeletionListeners
+    group: str
+    stream: PullServerStream
+    _handles: dict[int, _QueueHandle] = field(default_factory=dict[int, _QueueHandle], init=False)
+    _row: deque[_QueueHandle] = field(default_factory=deque[_QueueHandle], init=False)
+    _announced: list[messages.PulledRecords] = field(
+        default_factory=list[messages.PulledRecords], init=False
+    )
+    """Batches with which the next reply begins."""
+
+    _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _has_asked: bool = field(default=False, init=False)
+    """The read that ended the last reply asked a condition about each message."""
 
     async def run(self) -> None:
         """Serve until the consumer has finished."""
         async with OwnedTasks() as tasks:
             try:
-                with self._deletion_listeners.listening(self._end_topic):
+                with self.deletion_listeners.listening(self._end_topic):
                     tasks.spawn(self._serve(), "pull-serve")
-                    while (request := await self._stream.read()) is not None:
+                    while (request := await self.stream.read()) is not None:
                         self._take(request)
             except ConnectionLost:
                 return
@@ -174,11 +149,11 @@ class PullingStream:
                 ResponseCode.INVALID_PARAMETER, f"a PullStream has at most {_HANDLES_MAX} handles"
             )
         try:
-            self._rules.check_queue(request.topic, request.queue_id)
+            self.rules.check_queue(request.topic, request.queue_id)
             check_range("credit_bytes", request.credit_bytes, 0, _CREDIT_MAX)
             check_range("credit_messages", request.credit_messages, 0, _CREDIT_MAX)
-            subscription = self._rules.subscription(
-                self._group,
+            subscription = self.rules.subscription(
+                self.group,
                 request.topic,
                 request.subscription if request.HasField("subscription") else None,
                 version_ms=request.subscription_version_ms,
@@ -187,18 +162,29 @@ class PullingStream:
             self._announced.append(_end(request.handle, error))
             self._changed.set()
             return
-        handle = self._handles[request.handle] = _QueueHandle(request, subscription)
+        handle = self._handles[request.handle] = _QueueHandle(
+            number=request.handle,
+            topic=request.topic,
+            queue_id=request.queue_id,
+            next_offset=QueueOffset(request.offset),
+            reported_offset=QueueOffset(request.offset),
+            subscription=subscription,
+            follows_group=not request.HasField("subscription"),
+            bytes_left=request.credit_bytes,
+            messages_left=request.credit_messages,
+            is_chosen=request.offset_is_chosen,
+        )
         self._leave_the_past(handle, request.offset_epoch)
         self._enter_row(handle)
 
     def _leave_the_past(self, handle: _QueueHandle, epoch: int) -> None:
         """Go on with later messages if the reader learnt its offset in an epoch that is over."""
         topic, queue_id, offset = handle.topic, handle.queue_id, handle.next_offset
-        goes_on_at = self._answers.goes_on_at(self._group, topic, queue_id, offset, epoch)
+        goes_on_at = self.answers.goes_on_at(self.group, topic, queue_id, offset, epoch)
         if goes_on_at is None:
             return
         handle.next_offset = handle.reported_offset = goes_on_at
-        first, end = self._store.queue_range(topic, queue_id)
+        first, end = self.reader.store.queue_range(topic, queue_id)
         remark = f"offset {offset} of epoch {epoch} moved to {goes_on_at}"
         self._announced.append(
             messages.PulledRecords(
@@ -232,7 +218,7 @@ class PullingStream:
         handle.is_over = True
         self._handles.pop(handle.number, None)
         if handle.held is not None:
-            self._holds.release(handle.held)
+            self.holds.release(handle.held)
             handle.held = None
 
     def _hold(self, handle: _QueueHandle) -> None:
@@ -245,7 +231,7 @@ class PullingStream:
         handle.held = HeldPull(
             handle.topic, handle.queue_id, handle.next_offset, wake, handle.subscription.tag_codes
         )
-        self._holds.hold(handle.held)
+        self.holds.hold(handle.held)
 
     async def _serve(self) -> None:
         """Answer for as long as the stream lasts."""
@@ -258,7 +244,7 @@ class PullingStream:
                 if cold is not None:
                     await self._read_cold(*cold, reply)
                 if reply.pulled:
-                    await self._stream.write(reply)
+                    await self.stream.write(reply)
                 elif has_scanned:
                     # A long scan for few matches must not starve others. Tags cost next to nothing.
                     await (yield_to_threads() if self._has_asked else asyncio.sleep(0))
@@ -290,17 +276,17 @@ class PullingStream:
             handle.in_row = False
             if handle.is_over or not handle.has_credit:
                 continue
-            if handle.checked is not self._rules.version and not self._check(handle, reply):
+            if handle.checked is not self.rules.version and not self._check(handle, reply):
                 continue
             if handle.follows_group and not self._follow_group(handle, reply):
                 continue
             request = self._request(handle, free_bytes)
-            result = self._store.reads.plan_read(request)
+            result = self.reader.store.reads.plan_read(request)
             if isinstance(result, ColdRead):
                 self._has_asked = request.record_filter is not None
                 if not reply.pulled:
                     return True, (handle, result)
-                self._store.reads.release(result)
+                self.reader.store.reads.release(result)
                 self._first_next(handle)
                 break
             taken = result.record_bytes
@@ -325,7 +311,7 @@ class PullingStream:
         """Read from the disk for a handle, which may be ended meanwhile."""
         handle.is_reading = True
         try:
-            result = await self._reader.fetch(plan)
+            result = await self.reader.fetch(plan)
         except TernError as error:
             if not handle.is_over:
                 reply.pulled.append(_end(handle.number, error))
@@ -338,14 +324,14 @@ class PullingStream:
 
     def _request(self, handle: _QueueHandle, bytes_max: int) -> ReadRequest:
         messages_left, bytes_left = handle.messages_left, handle.bytes_left
-        chosen = self._rules.filters.pull_filter(self._group, handle.subscription)
+        chosen = self.rules.filters.pull_filter(self.group, handle.subscription)
         return ReadRequest(
             topic=handle.topic,
             queue_id=handle.queue_id,
             offset=handle.next_offset,
             hot=ReadLimits(min(messages_left, _TURN_MESSAGES_MAX), min(bytes_left, bytes_max)),
             cold=_COLD.within(messages_left, bytes_left),
-            group=self._group,
+            group=self.group,
             tag_codes=chosen.tag_codes,
             record_filter=chosen.record_filter,
             record_filter_max=chosen.record_filter_max,
@@ -361,8 +347,8 @@ class PullingStream:
     ) -> ResponseCode:
         """Advance a handle by a read, and add the outcome to the reply."""
         offset, is_chosen = handle.next_offset, handle.is_chosen
-        code, next_offset = outcome = self._answers.outcome(request, result, is_chosen=is_chosen)
-        if self._answers.is_masters(request, outcome):
+        code, next_offset = outcome = self.answers.outcome(request, result, is_chosen=is_chosen)
+        if self.answers.is_masters(request, outcome):
             remark = f"the master tells where {handle.topic} queue {handle.queue_id} goes on"
             reply.pulled.append(_end(handle.number, refusal(code, remark)))
             self._drop(handle)
@@ -371,7 +357,7 @@ class PullingStream:
         count = len(result.record_sizes)
         handle.bytes_left -= result.record_bytes
         handle.messages_left -= count
-        end = self._store.queue_range(handle.topic, handle.queue_id)[1]
+        end = self.reader.store.queue_range(handle.topic, handle.queue_id)[1]
         if next_offset >= end:
             self._hold(handle)
         else:
@@ -390,8 +376,8 @@ class PullingStream:
                 next_offset=next_offset,
                 min_offset=result.min_offset,
                 max_offset=result.max_offset,
-                suggested_broker_id=self._answers.suggested_broker_id(
-                    self._group, is_far_behind=result.suggest_pull_from_slave
+                suggested_broker_id=self.answers.suggested_broker_id(
+                    self.group, is_far_behind=result.suggest_pull_from_slave
                 ),
             )
             if handle.damaged:
@@ -407,19 +393,19 @@ class PullingStream:
     def _check(self, handle: _QueueHandle, reply: messages.PullStreamReply) -> bool:
         """Check after a change that a queue may be read; end the handle if not."""
         try:
-            self._rules.check_reader(self._group)
-            self._rules.check_queue(handle.topic, handle.queue_id)
+            self.rules.check_reader(self.group)
+            self.rules.check_queue(handle.topic, handle.queue_id)
         except TernError as error:
             reply.pulled.append(_end(handle.number, error))
             self._drop(handle)
             return False
-        handle.checked = self._rules.version
+        handle.checked = self.rules.version
         return True
 
     def _follow_group(self, handle: _QueueHandle, reply: messages.PullStreamReply) -> bool:
         """Set the present subscription of the group; end the handle if there is none."""
         try:
-            handle.subscription = self._rules.subscription(self._group, handle.topic, None)
+            handle.subscription = self.rules.subscription(self.group, handle.topic, None)
         except TernError as error:
             reply.pulled.append(_end(handle.number, error))
             self._drop(handle)

@@ -4,6 +4,8 @@ from typing import Any, cast
 
 import pytest
 
+from ternmq_broker.config import BrokerConfig
+from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.pull.answers import PullAnswers
 from ternmq_broker.pull.offset_moved import OffsetMovedEvent, OffsetMovedPublisher
 from ternmq_broker.replication.role.membership import ReplicaView
@@ -69,14 +71,14 @@ def answers(
     groups = GroupTable(DataVersion(0))
     groups.put(GroupSettings("G", broker_id=2, broker_id_when_slow=3), now_ms=1)
     place = ReplicaView(1 if is_slave else 0, epochs=EPOCHS, slaves=lambda: slaves)
+    settings = BrokerConfig(slave_read_enabled=is_enabled, slave_offset_check_enabled=checks)
     return PullAnswers(
         Store(dispatched),
         groups,
         offsets,
         events,
         place,
-        slave_read_enabled=lambda: is_enabled,
-        slave_offset_check_enabled=lambda: checks,
+        cast("LiveSettings", SimpleNamespace(broker=settings)),
     )
 
 

@@ -29,10 +29,12 @@ class Place:
             cast(InternalWriter, self),
             self.topics,
             self,
-            broker_name="broker-a",
-            store_host=lambda: HOST,
-            on_created=self._created,
+            "broker-a",
+            self._created,
         )
+
+    def store_host(self) -> bytes:
+        return HOST
 
     def _created(self) -> None:
         self.created += 1
