@@ -20,6 +20,8 @@ HOMES: Final[Mapping[str, str]] = {
     "store/ternmq_store/index/index_format.py": "index files",
     "store/ternmq_store/scan_process/frames.py": "frames between a broker and its scan process",
     "store/ternmq_store/disk/directory_lock.py": "the kernel's flock structure",
+    "store/ternmq_store/columns/slices.py": "offsets of an Arrow array, in native order",
+    "broker/ternmq_broker/scheduled/timer_wheel.py": "keys of waiting messages, in memory",
     "broker/ternmq_broker/state/timer_log.py": "RocketMQ's timer log",
     "broker/ternmq_broker/state/timer_checkpoint.py": "RocketMQ's timer checkpoint",
     "remoting/ternmq_remoting/local_health.py": "the kernel's credentials of a peer",
@@ -49,6 +51,8 @@ def layouts_stay_home(source: Source) -> Iterator[Violation]:
                 yield source.at(call, f"{rule}: int.from_bytes")
             case ast.Attribute(_, "to_bytes") if call.args:
                 yield source.at(call, f"{rule}: to_bytes")
+            case ast.Attribute(_, "frombuffer") if not _is_of_bytes(call):
+                yield source.at(call, f"{rule}: frombuffer of other items than bytes")
             case _:
                 pass
     for constant in source.nodes(ast.Constant):
@@ -56,12 +60,19 @@ def layouts_stay_home(source: Source) -> Iterator[Violation]:
             yield source.at(constant, f"{rule}: {constant.value}")
     for part in source.nodes(ast.Subscript):
         match part.slice:
-            case ast.Slice(ast.Constant(int(begin)), ast.Constant(int(end))) if (
-                begin > 0 and end - begin in (2, 4, 8)
-            ):
+            case ast.Slice(None | ast.Constant(0), ast.Constant(4 | 8 as end)):
+                yield source.at(part, f"{rule}: bytes 0 to {end}")
+            case ast.Slice(ast.Constant(int(begin)), ast.Constant(int(end))) if 0 < begin < end - 1:
                 yield source.at(part, f"{rule}: bytes {begin} to {end}")
             case _:
                 pass
+
+
+def _is_of_bytes(call: ast.Call) -> bool:
+    """Return whether a call of `np.frombuffer` names single bytes as its type."""
+    named = (word.value for word in call.keywords if word.arg == "dtype")
+    kind = next(named, call.args[1] if len(call.args) > 1 else None)
+    return isinstance(kind, ast.Attribute) and kind.attr == "uint8"
 
 
 RULES: Final = (layouts_stay_home,)

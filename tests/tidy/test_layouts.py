@@ -15,8 +15,9 @@ FILE = "store/ternmq_store/x.py"
         ("a = int.from_bytes(b, 'big')\n", [1]),
         ("a = number.to_bytes(8, 'big')\nb = request.to_bytes()\n", [1]),
         ("a = Request.from_bytes(b)\n", []),
-        ("a = np.frombuffer(b, '>i8')\nc = np.dtype('<u2')\nd = '<b>'\n", [1, 2]),
-        ("a = record[20:28]\nb = record[:8]\nc = names[1:3]\nd = record[x : x + 8]\n", [1, 3]),
+        ("a = np.frombuffer(b, np.uint8)\nc = np.frombuffer(b, dtype=KIND)\n", [2]),
+        ("a = np.dtype('>i8')\nc = np.dtype('<u2')\nd = '<b>'\n", [1, 2]),
+        ("a = record[20:28]\nb = record[:8]\nc = names[1:3]\nd = record[x : x + 8]\n", [1, 2, 3]),
     ],
 )
 def test_layout_outside_its_home_is_found(text: str, lines: list[int]) -> None:

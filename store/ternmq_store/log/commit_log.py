@@ -311,8 +311,8 @@ class CommitLog:
             self.pool.put([write], self.end, end, stored_at_ms=stored_at_ms)
         else:
             piece = np.frombuffer(data, dtype=np.uint8)
-            file.bytes[position + 8 : position + len(data)] = piece[8:]
-            head = piece[:8]
+            file.bytes[position + BLANK_BYTES : position + len(data)] = piece[BLANK_BYTES:]
+            head = piece[:BLANK_BYTES]
             file.bytes[position : position + len(head)] = head
         self.end = end
 

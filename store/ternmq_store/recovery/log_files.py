@@ -30,6 +30,8 @@ from ternmq_store.recovery.recovery_decisions import (
     repair_command,
 )
 
+_NAMED_MAX: Final = 8  # files that an error names
+
 _ODD_BYTES_MAX: Final = 4096
 """No two settings of the files' length are so close: a length is one of them, spoiled."""
 
@@ -338,7 +340,7 @@ def _steps(kept: Sequence[FoundFile]) -> Counter[int]:
 
 def _two_lengths(kept: Sequence[FoundFile], lengths: Sequence[int]) -> UndecidedStore:
     """Return the refusal of a log whose files may have either of two lengths."""
-    told = ", ".join(f"{file.path.name} has {file.file_bytes} bytes" for file in kept[:8])
+    told = ", ".join(f"{file.path.name} has {file.file_bytes} bytes" for file in kept[:_NAMED_MAX])
     ways = [
         RecoveryOption(
             f"Where they have {length} bytes", _command(kept[0], f"--file-bytes {length}")
