@@ -15,7 +15,7 @@ Source: RocketMQ `RemotingSerializable.fromJson`, which parses with fastjson's d
 
 import re
 import zlib
-from typing import Final
+from typing import Any, Final, cast
 
 CHECKSUM_MEMBER: Final = "crc32"
 
@@ -44,3 +44,14 @@ def verify_checksum(data: bytes) -> bool:
     if int(match[1], 16) != zlib.crc32(data[: match.start()]):
         raise ValueError("the checksum differs")
     return True
+
+
+def as_object(value: object, name: str) -> dict[str, Any]:
+    """Return `value`, an object with text keys.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} is {value!r}, not an object")
+    return cast("dict[str, Any]", value)

@@ -5,11 +5,11 @@ docs/formats/broker-epochs.md.
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Final, cast
+from typing import Final
 
 from ternmq_model.epochs import EPOCH_STORED_MAX
 from ternmq_model.errors import refusal
-from ternmq_model.json_checksum import add_checksum, verify_checksum
+from ternmq_model.json_checksum import add_checksum, as_object, verify_checksum
 from ternmq_model.response_code import ResponseCode
 
 FORMAT_VERSION: Final = 1
@@ -88,20 +88,14 @@ def epoch_table_from_json(data: bytes) -> EpochTable:
         ValueError: It is no such file, one of a later version, or its checksum differs.
     """
     verify_checksum(data)
-    content = _object("file", json.loads(data))
+    content = as_object(json.loads(data), "the file")
     version = content.get("version")
     if version != FORMAT_VERSION:
         raise ValueError(f"version {version!r}: this program reads version {FORMAT_VERSION}")
     epochs: dict[tuple[str, str], int] = {}
-    for cluster, names in _object("epochs", content.get("epochs")).items():
-        for name, epoch in _object(f"cluster {cluster!r}", names).items():
+    for cluster, names in as_object(content.get("epochs"), "epochs").items():
+        for name, epoch in as_object(names, f"cluster {cluster!r}").items():
             if type(epoch) is not int or not 0 < epoch <= EPOCH_STORED_MAX:
                 raise ValueError(f"epoch of {cluster!r}/{name!r} must be 1 to {EPOCH_STORED_MAX}")
             epochs[cluster, name] = epoch
     return EpochTable(epochs)
-
-
-def _object(what: str, value: object) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{what} must be an object")
-    return cast("dict[str, object]", value)

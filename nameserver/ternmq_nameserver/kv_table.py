@@ -5,10 +5,10 @@ Source: RocketMQ `KVConfigManager`; docs/formats/kv-config.md.
 
 import json
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final
 
 from ternmq_model.errors import IllegalName, refusal
-from ternmq_model.json_checksum import add_checksum, verify_checksum
+from ternmq_model.json_checksum import add_checksum, as_object, verify_checksum
 from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import ORDER_NAMESPACE, is_order_conf
@@ -96,11 +96,12 @@ def kv_table_from_json(data: bytes) -> KvTable:
             it has a lone half of a surrogate pair, or is too large.
     """
     verify_checksum(data)
-    table = _object("configTable", _object("file", json.loads(data)).get("configTable", {}))
+    content = as_object(json.loads(data), "the file")
+    table = as_object(content.get("configTable", {}), "configTable")
     namespaces: dict[str, dict[str, str]] = {}
     for namespace, values in table.items():
         settings = namespaces[namespace] = {}
-        for key, value in _object(f"namespace {namespace!r}", values).items():
+        for key, value in as_object(values, f"namespace {namespace!r}").items():
             if not isinstance(value, str):
                 raise ValueError(f"setting {namespace!r}/{key!r} must be a string")
             _check_fits_a_message(namespace, key, value)
@@ -116,12 +117,6 @@ def _check_fits_a_message(namespace: str, key: str, value: str) -> None:
     if size > NAMESPACE_BYTES_MAX:
         rule = f"is {size} bytes large, at most {NAMESPACE_BYTES_MAX} fit"
         raise ValueError(f"setting {namespace!r}/{key[:NAME_CHARACTERS_MAX]!r} {rule}")
-
-
-def _object(what: str, value: object) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{what} must be an object")
-    return cast("dict[str, object]", value)
 
 
 def size_of(values: Mapping[str, str]) -> int:

@@ -17,8 +17,8 @@ from ternmq_console.cli.lazy_group import LazyGroup
 from ternmq_console.cli.output import PrintableStream
 from ternmq_console.main import ternmq
 from ternmq_model.printable_text import printable
-from ternmq_nameserver.epoch_store import save_epochs
 from ternmq_nameserver.epoch_table import EpochTable
+from ternmq_nameserver.table_store import save_table
 from tests.support.brokers import connected
 from tests.support.hostile_peer import BROKER, HOSTILE, PROPERTIES
 from tests.support.processes import (
@@ -261,7 +261,7 @@ def test_verbs_of_epochs_show_hostile_names_and_replies_as_escapes(
 ) -> None:
     folder = tmp_path / "x\x1b[2J\r\n\t\x7f\x9b31m"
     folder.mkdir()
-    save_epochs(folder / "brokerEpochs.json", EpochTable({("DefaultCluster", HOSTILE): 5}))
+    save_table(folder / "brokerEpochs.json", EpochTable({("DefaultCluster", HOSTILE): 5}))
     words = ("--data", str(folder), *options)
     if verb == "repair-epoch":
         words = ("--epoch", "5", "--nameserver", peer[1], *words)

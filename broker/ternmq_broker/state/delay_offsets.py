@@ -6,8 +6,9 @@ Source: RocketMQ `ScheduleMessageService`.
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
-from ternmq_broker.state.fastjson import as_int, as_object, version_from_dict, version_to_dict
+from ternmq_broker.state.fastjson import as_int, version_from_dict, version_to_dict
 from ternmq_model.data_version import DataVersion
+from ternmq_model.json_checksum import as_object
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 
 _UPDATES_PER_VERSION: Final = 200

@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ternmq_model.data_version import DataVersion
+from ternmq_model.json_checksum import as_object
 
 _TOKEN: Final = re.compile(
     r'"(?:[^"\\]|\\.)*"|(?P<begin>[{,])(?P<blank>\s*)(?P<key>-?[0-9]+)(?=\s*:)'
@@ -166,17 +167,6 @@ def version_from_dict(value: object, *, now_ms: int) -> DataVersion:
         as_int(table.get("counter", 0), "counter"),
         as_int(table.get("stateVersion", 0), "stateVersion"),
     )
-
-
-def as_object(value: object, name: str) -> dict[str, Any]:
-    """Return `value`, an object with text keys.
-
-    Raises:
-        ValueError: It is something else.
-    """
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} is {value!r}, not an object")
-    return cast("dict[str, Any]", value)
 
 
 def as_int(value: object, name: str) -> int:

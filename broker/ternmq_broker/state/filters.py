@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self, cast
 
-from ternmq_broker.state.fastjson import as_int, as_object
+from ternmq_broker.state.fastjson import as_int
 from ternmq_model.bloom_filter import BloomFilter
+from ternmq_model.json_checksum import as_object
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.subscription import Subscription
 

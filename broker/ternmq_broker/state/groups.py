@@ -6,10 +6,11 @@ Source: RocketMQ `SubscriptionGroupManager`, `SubscriptionGroupConfig`.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
-from ternmq_broker.state.fastjson import as_int, as_object, version_from_dict, version_to_dict
+from ternmq_broker.state.fastjson import as_int, version_from_dict, version_to_dict
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import refusal
 from ternmq_model.group_settings import GroupSettings
+from ternmq_model.json_checksum import as_object
 from ternmq_model.names import check_group, check_new_name, check_stored_group, is_legal
 from ternmq_model.response_code import ResponseCode
 

@@ -6,7 +6,8 @@ They lie in a file of their own, because `consumerOffset.json` is RocketMQ's.
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
-from ternmq_broker.state.fastjson import as_int, as_object
+from ternmq_broker.state.fastjson import as_int
+from ternmq_model.json_checksum import as_object
 
 VERSION_MAX: Final = (1 << 62) - 1
 VERSION_STEP_MAX: Final = 10**9

@@ -7,10 +7,11 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 
-from ternmq_broker.state.fastjson import as_int, as_object, version_from_dict, version_to_dict
+from ternmq_broker.state.fastjson import as_int, version_from_dict, version_to_dict
 from ternmq_broker.state.offset_versions import OffsetVersions
 from ternmq_broker.state.recent_changes import RecentChanges
 from ternmq_model.data_version import DataVersion
+from ternmq_model.json_checksum import as_object
 from ternmq_model.names import check_stored_group, check_topic, is_legal
 from ternmq_model.offsets import QueueOffset
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from ternmq_broker.state.epochs import Epoch, Epochs, newest
-from ternmq_broker.state.fastjson import as_int, as_object
+from ternmq_broker.state.fastjson import as_int
 from ternmq_model.address import Address
+from ternmq_model.json_checksum import as_object
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember
 

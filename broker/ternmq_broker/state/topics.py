@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple, Self
 from ternmq_broker.state.fastjson import (
     WrittenRows,
     as_int,
-    as_object,
     version_from_dict,
     version_to_dict,
     write_row,
 )
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import IllegalName, refusal
+from ternmq_model.json_checksum import as_object
 from ternmq_model.names import (
     AUTO_CREATE_TOPIC,
     RETRY_PREFIX,

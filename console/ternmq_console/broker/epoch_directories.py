@@ -12,9 +12,10 @@ from ternmq_console.directory_owner import check_owner
 from ternmq_model.epochs import doubt_of
 from ternmq_model.errors import StoreNotFound
 from ternmq_model.route import BrokerMember
-from ternmq_nameserver.epoch_store import FILE_NAME, load_epochs, save_epochs
+from ternmq_nameserver.epoch_store import FILE_NAME, load_epochs
 from ternmq_nameserver.epoch_table import EpochTable, epoch_table_from_json
 from ternmq_nameserver.kv_store import LOCKED_NAME, lock_of_nameserver
+from ternmq_nameserver.table_store import save_table
 from ternmq_runtime.directory_lock import DirectoryLock
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.disk.layout import commit_log_folder, lock_path
@@ -150,7 +151,7 @@ def _of_nameserver(
         cluster=cluster,
         before=str(epoch or ""),
         after=after,
-        repair=lambda real: save_epochs(path, table.repaired(*name, real_one(real))),
+        repair=lambda real: save_table(path, table.repaired(*name, real_one(real))),
         is_nameserver=True,
         is_known=bool(epoch),
     )

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from ternmq_model.errors import StoreError, StoreFailed
-from ternmq_nameserver.epoch_store import FILE_NAME, EpochStore, load_epochs, save_epochs
+from ternmq_nameserver.epoch_store import FILE_NAME, EpochStore, load_epochs
 from ternmq_nameserver.epoch_table import EpochTable, epoch_table_from_json
+from ternmq_nameserver.table_store import save_table
 from ternmq_runtime.durable_file import read_newest
 from ternmq_runtime.service import JobRunner
 from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
@@ -70,7 +71,7 @@ def test_epoch_refused_by_the_disk_counts_without_acknowledgement(tmp_path: Path
     async def main() -> None:
         path = tmp_path / "gone" / FILE_NAME
         async with store_at(path) as store:
-            with pytest.raises(StoreFailed, match="the epoch is not kept"):
+            with pytest.raises(StoreFailed, match="epochs are not kept"):
                 await store.accept("c", "a", 2)
             assert store.highest("c", "a") == 2
             path.parent.mkdir()
@@ -146,7 +147,7 @@ def test_repaired_epochs_are_what_the_next_start_finds(
             await store.accept("c", "b", 5)
         async with store_at(path):
             assert f"ternmq broker repair-epoch a --data {tmp_path}" in caplog.text
-        save_epochs(path, load_epochs(path).repaired("c", "a", 2))
+        save_table(path, load_epochs(path).repaired("c", "a", 2))
         assert path.read_bytes() == path.with_name(f"{FILE_NAME}.bak").read_bytes()
         async with store_at(path) as store:
             assert [store.highest("c", name) for name in "ab"] == [2, 5]

@@ -41,11 +41,11 @@ def test_epoch_table_survives_round_trip() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"[]", "file must be an object"),
+        (b"[]", "the file is []"),
         (b"{}", "version None"),
         (b'{"version": 2, "epochs": {}}', "version 2: this program reads version 1"),
-        (b'{"version": 1}', "epochs must be an object"),
-        (b'{"version": 1, "epochs": {"c": 1}}', "cluster 'c' must be an object"),
+        (b'{"version": 1}', "epochs is None, not an object"),
+        (b'{"version": 1, "epochs": {"c": 1}}', "cluster 'c' is 1, not an object"),
         (b'{"version": 1, "epochs": {"c": {"a": "1"}}}', "'c'/'a' must be 1 to"),
         (b'{"version": 1, "epochs": {"c": {"a": true}}}', "'c'/'a' must be 1 to"),
         (b'{"version": 1, "epochs": {"c": {"a": 0}}}', "'c'/'a' must be 1 to"),

@@ -23,7 +23,7 @@ from ternmq_broker.replication.tables.table_contents import (
 )
 from ternmq_broker.replication.tables.table_reader import TableUpdate
 from ternmq_broker.state.delay_offsets import DelayOffsets
-from ternmq_broker.state.fastjson import as_int, as_object
+from ternmq_broker.state.fastjson import as_int
 from ternmq_broker.state.filters import FilterTable
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.tables import Tables
@@ -31,6 +31,7 @@ from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.state.topics import DELETED_AT_ONCE_MAX, TopicTable
 from ternmq_broker.state.transaction_scan_offset import GROUP, ScanOffset
 from ternmq_model.errors import IllegalName
+from ternmq_model.json_checksum import as_object
 from ternmq_model.names import check_stored_group, check_topic
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_remoting.converters import group_settings_to_pb

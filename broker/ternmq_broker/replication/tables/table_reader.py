@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ternmq_broker.replication.protocol import ProtocolBroken
-from ternmq_broker.state.fastjson import as_object
+from ternmq_model.json_checksum import as_object
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.converters import error_of
 from ternmq_remoting.environment import Blocking

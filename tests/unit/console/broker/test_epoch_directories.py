@@ -14,8 +14,9 @@ from ternmq_model.epochs import EPOCH_STEP_MAX
 from ternmq_model.errors import StoreLocked, StoreNotFound, UsageError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember
-from ternmq_nameserver.epoch_store import FILE_NAME, load_epochs, save_epochs
+from ternmq_nameserver.epoch_store import FILE_NAME, load_epochs
 from ternmq_nameserver.epoch_table import EpochTable
+from ternmq_nameserver.table_store import save_table
 from ternmq_store.disk.filesystem import RealFileSystem
 
 FILES = RealFileSystem()
@@ -44,7 +45,7 @@ def member(tmp_path: Path) -> Path:
 def names(tmp_path: Path) -> Path:
     """Return the data directory of a NameServer that keeps an epoch which nobody began."""
     table = EpochTable({("c", "a"): MADE_UP, ("c", "b"): 5, ("d", "b"): 6})
-    save_epochs(tmp_path / FILE_NAME, table)
+    save_table(tmp_path / FILE_NAME, table)
     return tmp_path
 
 
@@ -107,7 +108,7 @@ def test_nameservers_repair_that_ended_between_two_generations_is_completed(name
 
 
 def test_directory_of_both_is_the_members_unless_the_file_of_epochs_is_named(member: Path) -> None:
-    save_epochs(member / FILE_NAME, EpochTable({("c", "a"): 5}))
+    save_table(member / FILE_NAME, EpochTable({("c", "a"): 5}))
     assert not opened(member).is_nameserver
     assert opened(member / FILE_NAME).before == "5"
 

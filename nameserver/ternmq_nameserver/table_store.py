@@ -1,0 +1,86 @@
+"""One table of a NameServer, with the file that stores it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Generic, Protocol, TypeVar
+
+from ternmq_model.errors import StoreFailed
+from ternmq_remoting.environment import Blocking
+from ternmq_runtime.durable_file import replace_durably
+from ternmq_runtime.state_saver import StateSaver
+
+
+class JsonTable(Protocol):
+    """An immutable table with a JSON form."""
+
+    def to_json(self) -> bytes: ...
+
+
+T = TypeVar("T", bound=JsonTable)
+
+
+class TableStore(Generic[T]):
+    """The newest table, and the table on the disk. Owned by the NameServer's loop.
+
+    Changes gather while the disk writes those before, and `job`, the one writer, takes them
+    together. So a caller that goes away in the middle never leaves two writers behind.
+
+    Args:
+        path: File of the table; None = the table is in memory alone.
+        blocking: Runs calls that wait for the disk.
+        table: Empty table.
+        kind: Plural noun for the rows of the table, for errors and the name of the job.
+
+    Attributes:
+        job: Job that saves changes.
+    """
+
+    def __init__(self, path: Path | None, blocking: Blocking, table: T, *, kind: str) -> None:
+        self._path = path
+        self._kind = kind
+        self._blocking = blocking
+        self._newest = self._saved = table
+        self._saver = StateSaver(
+            path,
+            blocking.run,
+            state=lambda: self._newest,
+            prepare=self._prepare,
+            ended=self._ended,
+            job_name=kind,
+        )
+        self.job: Final = self._saver.job
+        self._saver.mark_saved()
+
+    def _loaded(self, table: T) -> None:
+        self._newest = self._saved = table
+        self._saver.mark_saved()
+
+    async def _change_to(self, table: T) -> None:
+        """Replace the newest table. Durable on return.
+
+        Raises:
+            StoreFailed: The disk refused.
+        """
+        self._newest = table
+        saved = self._saver.saved()
+        if saved is not None:
+            await saved
+
+    def _prepare(self, _is_awaited: bool) -> Callable[[], None]:
+        path, table = self._path, self._newest
+        return (lambda: None) if path is None else (lambda: save_table(path, table))
+
+    def _ended(self, table: T, reason: OSError | None) -> StoreFailed | None:
+        if reason is None:
+            self._saved = table
+            return None
+        return StoreFailed(f"{self._kind} are not kept: {reason}")
+
+
+def save_table(path: Path, table: JsonTable) -> None:
+    """Save a table in both generations of its file, since a caller learns that it is kept. Blocks.
+
+    Raises:
+        OSError: The disk refused; the previous file can still be read.
+    """
+    replace_durably(path, table.to_json(), in_both=True)
