@@ -13,7 +13,9 @@ from ternmq_runtime.state_saver import StateSaver
 class JsonTable(Protocol):
     """An immutable table with a JSON form."""
 
-    def to_json(self) -> bytes: ...
+    def to_json(self) -> bytes:
+        """Return the content of the file."""
+        ...
 
 
 T = TypeVar("T", bound=JsonTable)

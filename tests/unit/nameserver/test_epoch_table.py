@@ -41,7 +41,7 @@ def test_epoch_table_survives_round_trip() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"[]", "the file is []"),
+        (b"[]", r"the file is \[\]"),
         (b"{}", "version None"),
         (b'{"version": 2, "epochs": {}}', "version 2: this program reads version 1"),
         (b'{"version": 1}', "epochs is None, not an object"),
