@@ -19,10 +19,10 @@ from ternmq_pipeline.jobs.archive import FILE_BYTES, FILE_BYTES_MAX, Archived
 from ternmq_pipeline.jobs.archive import archive as archive_topics
 from ternmq_pipeline.jobs.driver.batch_progress import BatchProgress
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL
+from ternmq_pipeline.jobs.job_options import START_POSITIONS
 from ternmq_pipeline.jobs.redrive import redrive as redrive_letters
 from ternmq_pipeline.jobs.replay import replay as replay_messages
 from ternmq_pipeline.jobs.resend import BATCH_ROWS, ResendResult
-from ternmq_pipeline.jobs.start_options import START_POSITIONS
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.jobs.cluster_queries import check_topics, mean_record_bytes, retry_option
+from ternmq_pipeline.jobs.cluster_queries import JobCluster, mean_record_bytes
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
 from ternmq_pipeline.jobs.driver.streaming_query import Observe, run
 from ternmq_pipeline.jobs.folders import file_sink_log
 from ternmq_pipeline.jobs.folders.file_sink_log import CommittedFile
 from ternmq_pipeline.jobs.folders.hadoop_folder import HadoopFolder, location_of
 from ternmq_pipeline.jobs.folders.job_checkpoint import claim, exclusive_run
-from ternmq_pipeline.jobs.start_options import start_options
+from ternmq_pipeline.jobs.job_options import batch_option, checkpoint_location, start_options
 from ternmq_pipeline.planning.offset_ranges import PARTITIONS_MAX
 from ternmq_runtime.clock import SystemClock
 
@@ -154,16 +154,14 @@ def archive(
     """
     clock = clock or SystemClock()
     began_ms = clock.monotonic_ms()
-    source = {"nameserver": nameserver, **_source(topics, pattern, batch_rows)}
+    cluster = JobCluster(nameserver, retry_timeout_s)
+    source = cluster.options | _source(topics, pattern, batch_rows)
     source |= start_options(start, option="start")
     if not 1 <= file_bytes <= FILE_BYTES_MAX:
         raise UsageError(f"file_bytes={file_bytes}: must be 1 to {FILE_BYTES_MAX}")
     where = location_of(str(folder), option="folder")
-    kept = (
-        location_of(str(checkpoint), option="checkpoint") if checkpoint else f"{where}/{CHECKPOINT}"
-    )
-    source |= retry_option(retry_timeout_s)
-    check_topics(nameserver, topics, retry_timeout_s=retry_timeout_s)
+    kept = checkpoint_location(checkpoint) or f"{where}/{CHECKPOINT}"
+    cluster.check_topics(topics)
     pieces = piece_rows(file_bytes, mean_record_bytes(source), batch_rows)
     source["maxRecordsPerPartition"] = str(pieces)
     with spark_session("archive", master=master, settings=settings, spark=spark) as session:
@@ -240,10 +238,8 @@ def _few_files(spark: "SparkSession", file_bytes: int) -> "SparkSession":
 def _source(topics: Sequence[str], pattern: str, batch_rows: int) -> dict[str, str]:
     if bool(topics) == bool(pattern):
         raise UsageError("tell which topics: their names, or a pattern")
-    if batch_rows < 1:
-        raise UsageError(f"batch_rows={batch_rows}: at least 1")
     which = {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(topics)}
-    return which | {"maxOffsetsPerTrigger": str(batch_rows)}
+    return which | batch_option(batch_rows)
 
 
 def _claim(to: HadoopFolder, checkpoint: HadoopFolder, topics: Sequence[str], pattern: str) -> None:

@@ -1,10 +1,11 @@
 """Queries of jobs to a cluster, most of them before Spark starts: a mistake is told at once."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_client.admin.descriptions import TopicDescription, require_all
+from ternmq_client.admin.descriptions import require_all
 from ternmq_client.blocking_client import shared_loop_thread
 from ternmq_client.config import nameserver_texts
 from ternmq_client.retry_timeout import RETRY_TIMEOUT, RetryTimeout, nobody_registered
@@ -62,38 +63,76 @@ def ask(
         return shared_loop_thread().run(main())
 
 
-def retry_option(retry_timeout_s: float) -> dict[str, str]:
-    """Return the option `retryTimeout` of source and sink.
+@dataclass(frozen=True, slots=True)
+class JobCluster:
+    """Cluster that a job reads or writes, and the time limit of its answers.
+
+    Args:
+        nameserver: `HOST:PORT`; several separated by commas.
+        retry_timeout_s: Time without an answer after which the job fails, s.
 
     Raises:
-        UsageError: It is out of bounds.
+        UsageError: The time limit is out of bounds.
     """
-    if not RETRY_TIMEOUT_S_MIN <= retry_timeout_s <= RETRY_TIMEOUT_S_MAX:
-        bounds = f"from {RETRY_TIMEOUT_S_MIN:g} to {RETRY_TIMEOUT_S_MAX:g}"
-        raise UsageError(f"retry_timeout_s={retry_timeout_s}: {bounds}")
-    return {RETRY_TIMEOUT: f"{retry_timeout_s:.3f}s"}
 
+    nameserver: str
+    retry_timeout_s: float
 
-def check_topics(nameserver: str, topics: Sequence[str], *, retry_timeout_s: float) -> None:
-    """Check that a NameServer answers and that topics exist. Repeats as `ask` does.
+    def __post_init__(self) -> None:
+        if not RETRY_TIMEOUT_S_MIN <= self.retry_timeout_s <= RETRY_TIMEOUT_S_MAX:
+            bounds = f"from {RETRY_TIMEOUT_S_MIN:g} to {RETRY_TIMEOUT_S_MAX:g}"
+            raise UsageError(f"retry_timeout_s={self.retry_timeout_s}: {bounds}")
 
-    Raises:
-        IllegalName: A name cannot be a topic's.
-        TopicNotFound: One is on no broker.
-        TransportError: No NameServer answers, or none knows any broker.
-    """
-    for topic in topics:
-        check_topic(topic)
+    @property
+    def options(self) -> dict[str, str]:
+        """Options of source and sink that name the cluster and the time limit."""
+        return {"nameserver": self.nameserver, RETRY_TIMEOUT: f"{self.retry_timeout_s:.3f}s"}
 
-    async def question(admin: AdminClient) -> None:
-        if not await admin.brokers():
-            raise nobody_registered(nameserver_texts(nameserver))
-        there = set(await admin.topics())
+    def ask(self, question: Callable[[AdminClient], Awaitable[T]]) -> T:
+        """Return the result of `question`, which is asked again until the time limit ends."""
+        return ask(self.nameserver, question, retry_timeout_s=self.retry_timeout_s)
+
+    def check_topics(self, topics: Sequence[str]) -> None:
+        """Check that a NameServer answers and that topics exist.
+
+        Raises:
+            IllegalName: A name cannot be a topic's.
+            TopicNotFound: One is on no broker.
+            TransportError: No NameServer answers, or none knows any broker.
+        """
         for topic in topics:
-            if topic not in there:
-                raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
+            check_topic(topic)
 
-    ask(nameserver, question, retry_timeout_s=retry_timeout_s)
+        async def question(admin: AdminClient) -> None:
+            if not await admin.brokers():
+                raise nobody_registered(nameserver_texts(self.nameserver))
+            there = set(await admin.topics())
+            for topic in topics:
+                if topic not in there:
+                    raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
+
+        self.ask(question)
+
+    def resume_offsets(self, topic: str, committed: str) -> str:
+        """Return the next offset of each queue of a topic, as the option startingOffsets.
+
+        Args:
+            topic: Topic of the job.
+            committed: Offsets from `committed_offsets`; queues that they lack are new.
+
+        Raises:
+            TopicNotFound: The topic is on no broker.
+            TransportError: No NameServer answers, or a broker does not.
+        """
+        offsets = offsets_from_json(committed)
+
+        async def question(admin: AdminClient) -> str:
+            described = await admin.describe_topic(topic)
+            require_all(described.unreachable)
+            queues = [one.queue for one in described.queues]
+            return offsets_text({queue: offsets.get(queue, EARLIEST) for queue in queues})
+
+        return self.ask(question)
 
 
 def mean_record_bytes(source: Mapping[str, str]) -> int:
@@ -124,27 +163,3 @@ def mean_record_bytes(source: Mapping[str, str]) -> int:
         return 0
     counted = sum(one.end - each.begin for each, one in zip(newest, measured, strict=True))
     return sum(one.bytes for one in measured) // max(1, counted)
-
-
-def resume_offsets(nameserver: str, topic: str, committed: str, *, retry_timeout_s: float) -> str:
-    """Return the next offset of each queue of a topic, as the option startingOffsets.
-
-    Args:
-        nameserver: Of the cluster that has it.
-        topic: The one that it reads.
-        committed: Where it has been, from `committed_offsets`; queues may have come since then.
-        retry_timeout_s: For so long the cluster is asked again.
-
-    Raises:
-        TopicNotFound: It is on no broker.
-        TransportError: No NameServer answers, or a broker does not.
-    """
-    offsets = offsets_from_json(committed)
-
-    async def question(admin: AdminClient) -> TopicDescription:
-        described = await admin.describe_topic(topic)
-        require_all(described.unreachable)
-        return described
-
-    described = ask(nameserver, question, retry_timeout_s=retry_timeout_s)
-    return offsets_text({one.queue: offsets.get(one.queue, EARLIEST) for one in described.queues})

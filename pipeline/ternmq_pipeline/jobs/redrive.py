@@ -18,11 +18,12 @@ from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import GroupNotFound, UsageError
 from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_stored_group
-from ternmq_pipeline.jobs.cluster_queries import ask, check_topics, resume_offsets, retry_option
+from ternmq_pipeline.jobs.cluster_queries import JobCluster
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
 from ternmq_pipeline.jobs.driver.streaming_query import Observe
-from ternmq_pipeline.jobs.folders.hadoop_folder import HadoopFolder, location_of
-from ternmq_pipeline.jobs.folders.job_checkpoint import claim, committed_offsets
+from ternmq_pipeline.jobs.folders.hadoop_folder import HadoopFolder
+from ternmq_pipeline.jobs.folders.job_checkpoint import committed_offsets
+from ternmq_pipeline.jobs.job_options import batch_option, checkpoint_location
 from ternmq_pipeline.jobs.message_columns import message_columns, origin_topic
 from ternmq_pipeline.jobs.resend import (
     BATCH_ROWS,
@@ -89,35 +90,32 @@ def redrive(
     clock = clock or SystemClock()
     began_ms = clock.monotonic_ms()
     letters = DEAD_LETTER_PREFIX + check_stored_group(group)
-    if batch_rows < 1:
-        raise UsageError(f"batch_rows={batch_rows}: at least 1")
+    limit = batch_option(batch_rows)
     if not checkpoint and not dry_run:
         raise UsageError("checkpoint: name a folder where it is kept what was sent")
-    kept = location_of(str(checkpoint), option="checkpoint") if checkpoint else ""
-    cluster = {"nameserver": nameserver, **retry_option(retry_timeout_s)}
-    check_topics(nameserver, [letters], retry_timeout_s=retry_timeout_s)
-    source = {**cluster, "subscribe": letters}
+    kept = checkpoint_location(checkpoint)
+    cluster = JobCluster(nameserver, retry_timeout_s)
+    cluster.check_topics([letters])
+    source = cluster.options | {"subscribe": letters}
     with spark_session("redrive", master=master, settings=settings, spark=spark) as session:
         done = committed_offsets(HadoopFolder(session, kept)) if kept else ""
         source["startingOffsets"] = (
-            resume_offsets(nameserver, letters, done, retry_timeout_s=retry_timeout_s)
+            cluster.resume_offsets(letters, done)
             if done
-            else ask(
-                nameserver,
-                lambda admin: _waiting(admin, letters),
-                retry_timeout_s=retry_timeout_s,
-            )
+            else cluster.ask(lambda admin: _waiting(admin, letters))
         )
         if dry_run:
             rows = session.read.format("ternmq").options(**source).load()
             counts = count_rows(_messages(rows, where))
             return dry_run_result(counts, (clock.monotonic_ms() - began_ms) / 1000)
-        source["maxOffsetsPerTrigger"] = str(batch_rows)
-        rows = session.readStream.format("ternmq").options(**source).load()
-        frame = _messages(rows, where)
-        progress = HadoopFolder(session, kept)
-        claim(progress, {"job": "redrive", "group": group, "where": where or None})
-        totals = send_stream(frame, cluster=cluster, checkpoint=progress, observe=observe)
+        rows = session.readStream.format("ternmq").options(**source, **limit).load()
+        totals = send_stream(
+            _messages(rows, where),
+            cluster=cluster.options,
+            checkpoint=HadoopFolder(session, kept),
+            job={"job": "redrive", "group": group, "where": where or None},
+            observe=observe,
+        )
     return resend_result(totals, (clock.monotonic_ms() - began_ms) / 1000)
 
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 from ternmq_client.retry_timeout import RETRY_TIMEOUT_S
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.jobs.cluster_queries import check_topics, resume_offsets, retry_option
+from ternmq_pipeline.jobs.cluster_queries import JobCluster
 from ternmq_pipeline.jobs.driver.spark_errors import reason_of
 from ternmq_pipeline.jobs.driver.spark_session import LOCAL, spark_session
 from ternmq_pipeline.jobs.driver.streaming_query import Observe
 from ternmq_pipeline.jobs.folders.hadoop_folder import HadoopFolder, location_of
-from ternmq_pipeline.jobs.folders.job_checkpoint import claim, committed_offsets
+from ternmq_pipeline.jobs.folders.job_checkpoint import committed_offsets
+from ternmq_pipeline.jobs.job_options import batch_option, checkpoint_location, start_options
 from ternmq_pipeline.jobs.message_columns import all_of, between, message_columns, text
 from ternmq_pipeline.jobs.resend import (
     BATCH_ROWS,
@@ -33,7 +34,6 @@ from ternmq_pipeline.jobs.resend import (
     send_stream,
     types_of,
 )
-from ternmq_pipeline.jobs.start_options import start_options
 from ternmq_pipeline.options.sink_options import written_topic
 from ternmq_runtime.clock import SystemClock
 
@@ -54,10 +54,8 @@ class ReplaySource:
     """Folder of Parquet files; empty = a topic is read."""
 
     topic: str
-    nameserver: str
-    """NameServer of the cluster that has the topic."""
-
-    retry_timeout_s: float
+    cluster: JobCluster
+    """Cluster that has the topic."""
 
     start_ms: int | None
     end_ms: int | None
@@ -128,36 +126,37 @@ def replay(
     """
     clock = clock or SystemClock()
     began_ms = clock.monotonic_ms()
-    read_from = from_nameserver or nameserver
-    source = _checked_source(folder, topic, read_from, retry_timeout_s, start_ms, end_ms, where)
-    kept = location_of(str(checkpoint), option="checkpoint") if checkpoint else ""
+    cluster = JobCluster(nameserver, retry_timeout_s)
+    read_from = JobCluster(from_nameserver or nameserver, retry_timeout_s)
+    source = _checked_source(folder, topic, read_from, start_ms, end_ms, where)
+    kept = checkpoint_location(checkpoint)
     if dry_run and kept and source.folder:
         raise UsageError("a dry run over Parquet counts all rows: leave checkpoint out")
-    if batch_rows < 1:
-        raise UsageError(f"batch_rows={batch_rows}: at least 1")
-    cluster = {"nameserver": nameserver, **retry_option(retry_timeout_s)}
-    _check_topics(source, to_topic, nameserver, now_ms=clock.wall_ms())
+    limit = batch_option(batch_rows)
+    _check_topics(source, to_topic, cluster, now_ms=clock.wall_ms())
     with spark_session("replay", master=master, settings=settings, spark=spark) as session:
         if dry_run:
             after = committed_offsets(HadoopFolder(session, kept)) if kept else ""
             counts = count_rows(_messages(_batch(session, source, after), source, to_topic))
             return dry_run_result(counts, (clock.monotonic_ms() - began_ms) / 1000)
         if kept:
-            frame = _messages(_stream(session, source, batch_rows), source, to_topic)
-            progress = HadoopFolder(session, kept)
-            claim(progress, {"job": "replay", "to": to_topic} | source.mark)
-            totals = send_stream(frame, cluster=cluster, checkpoint=progress, observe=observe)
+            totals = send_stream(
+                _messages(_stream(session, source, limit, batch_rows), source, to_topic),
+                cluster=cluster.options,
+                checkpoint=HadoopFolder(session, kept),
+                job={"job": "replay", "to": to_topic} | source.mark,
+                observe=observe,
+            )
         else:
             frame = _messages(_in_order(_batch(session, source, "")), source, to_topic)
-            totals = send_batch(frame, cluster=cluster)
+            totals = send_batch(frame, cluster=cluster.options)
     return resend_result(totals, (clock.monotonic_ms() - began_ms) / 1000)
 
 
 def _checked_source(
     folder: str | Path,
     topic: str,
-    nameserver: str,
-    retry_timeout_s: float,
+    cluster: JobCluster,
     start_ms: int | None,
     end_ms: int | None,
     where: str,
@@ -167,32 +166,31 @@ def _checked_source(
     if start_ms is not None and end_ms is not None and start_ms >= end_ms:
         raise UsageError(f"start_ms={start_ms}: must be before end_ms={end_ms}")
     location = location_of(str(folder), option="folder") if str(folder) else ""
-    return ReplaySource(location, topic, nameserver, retry_timeout_s, start_ms, end_ms, where)
+    return ReplaySource(location, topic, cluster, start_ms, end_ms, where)
 
 
-def _check_topics(source: ReplaySource, to_topic: str, nameserver: str, *, now_ms: int) -> None:
+def _check_topics(source: ReplaySource, to_topic: str, cluster: JobCluster, *, now_ms: int) -> None:
     """Refuse what can be seen to fail before Spark is started."""
     written_topic("to_topic", to_topic)
-    same = source.topic == to_topic and source.nameserver == nameserver
+    same = source.topic == to_topic and source.cluster == cluster
     if same and (source.end_ms is None or source.end_ms > now_ms):
         # A later run would take for the topic's own what this one has sent.
         raise UsageError(f"topic {to_topic!r} would be read into itself: give end_ms, a time past")
-    retry_timeout_s = source.retry_timeout_s
-    check_topics(nameserver, [to_topic], retry_timeout_s=retry_timeout_s)
+    cluster.check_topics([to_topic])
     if source.topic:
-        check_topics(source.nameserver, [source.topic], retry_timeout_s=retry_timeout_s)
+        source.cluster.check_topics([source.topic])
 
 
-def _stream(session: "SparkSession", source: ReplaySource, batch_rows: int) -> "DataFrame":
+def _stream(
+    session: "SparkSession", source: ReplaySource, limit: dict[str, str], batch_rows: int
+) -> "DataFrame":
     if source.folder:
         files = _batch(session, source, "")
         together = max(1, batch_rows // max(1, _largest(files)))
         reader = session.readStream.schema(files.schema).option("maxFilesPerTrigger", together)
         return reader.option("maxFileAge", _ANY_AGE).parquet(source.folder)
-    reader = session.readStream.format("ternmq").options(
-        **_source_options(source), maxOffsetsPerTrigger=str(batch_rows)
-    )
-    return reader.load()
+    options = _source_options(source) | limit
+    return session.readStream.format("ternmq").options(**options).load()
 
 
 def _largest(files: "DataFrame") -> int:
@@ -210,9 +208,7 @@ def _batch(session: "SparkSession", source: ReplaySource, after: str) -> "DataFr
     options = _source_options(source)
     if after:
         options = {name: value for name, value in options.items() if "starting" not in name}
-        options["startingOffsets"] = resume_offsets(
-            source.nameserver, source.topic, after, retry_timeout_s=source.retry_timeout_s
-        )
+        options["startingOffsets"] = source.cluster.resume_offsets(source.topic, after)
     if source.end_ms is not None:
         options["endingTimestamp"] = str(source.end_ms)
     return session.read.format("ternmq").options(**options).load()
@@ -237,8 +233,7 @@ def _parquet(session: "SparkSession", folder: str) -> "DataFrame":
 
 def _source_options(source: ReplaySource) -> dict[str, str]:
     start = "earliest" if source.start_ms is None else str(source.start_ms)
-    found = {"nameserver": source.nameserver, "subscribe": source.topic}
-    found |= retry_option(source.retry_timeout_s)
+    found = source.cluster.options | {"subscribe": source.topic}
     return found | start_options(start, option="start_ms")
 
 

@@ -8,7 +8,7 @@ from ternmq_model.errors import UsageError
 from ternmq_pipeline.jobs.driver.spark_errors import reason_of
 from ternmq_pipeline.jobs.driver.streaming_query import Observe, RunTotals, run
 from ternmq_pipeline.jobs.folders.hadoop_folder import HadoopFolder
-from ternmq_pipeline.jobs.folders.job_checkpoint import exclusive_run
+from ternmq_pipeline.jobs.folders.job_checkpoint import claim, exclusive_run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -66,18 +66,20 @@ def send_stream(
     *,
     cluster: Mapping[str, str],
     checkpoint: HadoopFolder,
+    job: Mapping[str, object],
     observe: Observe | None,
 ) -> RunTotals:
     """Send all rows of a stream that are there now. A batch under way is ended before a stop.
 
     Args:
         frame: Rows with the sink's columns; those whose topic is null are counted and left.
-        cluster: Options of the sink: which cluster gets them.
-        checkpoint: The job's, where progress is kept.
+        cluster: Options of the sink that name its cluster.
+        checkpoint: Folder of the job's progress.
+        job: Options that make the checkpoint this job's; see `claim`.
         observe: Callback for each completed micro-batch.
 
     Raises:
-        UsageError: Another run goes on with the checkpoint.
+        UsageError: The checkpoint is of another job, or another run uses it.
         PySparkException: It ended with an error; batches that were committed stay.
     """
 
@@ -86,6 +88,7 @@ def send_stream(
         writer = writer.options(**cluster, checkpointLocation=checkpoint.location)
         return writer.trigger(availableNow=True).start()
 
+    claim(checkpoint, job)
     with exclusive_run(checkpoint):
         return run(start, observe, ends_batches=True)
 

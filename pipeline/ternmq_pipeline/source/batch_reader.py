@@ -1,18 +1,19 @@
 """Batch reads: from brokers, or from a store's directory."""
 
 import sys
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ternmq_pipeline.options.source_options import PushdownMode, ReadOptions
 from ternmq_pipeline.short_errors import main_module, short_errors
 from ternmq_pipeline.source.batch_plan import plan_batch
-from ternmq_pipeline.source.pushdown import PushedFilters, push_filters
+from ternmq_pipeline.source.pushdown import FilterPushdown, PushedFilters
 from ternmq_pipeline.source.tasks.partition_reader import OffsetRangePartition, PartitionReader
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
@@ -57,7 +58,6 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
         self._options = options
-        self._schema = schema
         self._pushed = PushedFilters()
         self._reader = PartitionReader(options, schema)
 
@@ -76,16 +76,9 @@ class BatchReader(DataSourceReader):
         self, partition: InputPartition
     ) -> "Iterator[pa.RecordBatch] | Iterator[tuple[Any, ...]]":
         """Return the rows of a partition. See `PartitionReader.read`."""
-        return self._reader.read(partition)
+        return self._reader.read(partition, self._pushed.rows)
 
 
 @short_errors
-class PushdownBatchReader(BatchReader):
+class PushdownBatchReader(FilterPushdown, BatchReader):
     """`BatchReader` for sessions with filter pushdown."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Apply the conditions that the read supports and return those that Spark must test."""
-        has_own = self._options.filter is not None
-        self._pushed, left = push_filters(filters, self._options.view, has_own_filter=has_own)
-        self._reader = PartitionReader(self._options, self._schema, self._pushed.rows)
-        return left

@@ -31,8 +31,9 @@ from ternmq_model.properties import KEY_SEPARATOR, check_tag
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import ALL_TAGS, Expression
 from ternmq_pipeline.offsets import OFFSET_MAX, OffsetRange
-from ternmq_pipeline.options.source_options import View
+from ternmq_pipeline.options.source_options import ReadOptions, View
 from ternmq_pipeline.planning.partition_numbers import partition_number
+from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.source.schema import NEVER_NULL
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -107,6 +108,23 @@ class PushedFilters:
             ):
                 found.append(offset_range._replace(begin=QueueOffset(first), end=QueueOffset(last)))
         return found
+
+
+@short_errors
+class FilterPushdown:
+    """`pushFilters` of a batch reader, for sessions with filter pushdown."""
+
+    _options: ReadOptions
+    _pushed: PushedFilters
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Apply the conditions that the read supports and return those that Spark must test."""
+        if self._options.raw:
+            # Raw records have no queue, and the tags code of their topic may be a time.
+            return filters
+        has_own = self._options.filter is not None
+        self._pushed, left = push_filters(filters, self._options.view, has_own_filter=has_own)
+        return left
 
 
 def push_filters(

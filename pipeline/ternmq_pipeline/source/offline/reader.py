@@ -5,20 +5,20 @@ dispatched to its queues when the read is planned.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ternmq_model.errors import StoreError, UsageError
 from ternmq_model.subscription import Subscription, parse_subscription
 from ternmq_pipeline.options import ReadOptions
 from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.source.offline.plan import check_offline, plan_parts, times_ms
-from ternmq_pipeline.source.pushdown import PushedFilters, RowFilter, push_filters
+from ternmq_pipeline.source.pushdown import FilterPushdown, PushedFilters, RowFilter
 from ternmq_pipeline.source.schema import required_columns
 from ternmq_pipeline.source.tasks.partition_reader import rows_of_a_batch
 from ternmq_pipeline.source.tasks.projection import BatchProjection, tuples_of
@@ -144,14 +144,5 @@ class OfflineReader(DataSourceReader):
 
 
 @short_errors
-class PushdownOfflineReader(OfflineReader):
+class PushdownOfflineReader(FilterPushdown, OfflineReader):
     """`OfflineReader` for sessions with filter pushdown."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Apply the conditions that the read supports and return those that Spark must test."""
-        if self._options.raw:
-            # Raw records have no queue, and the tags code of their topic may be a time.
-            return filters
-        has_own = self._options.filter is not None
-        self._pushed, left = push_filters(filters, self._options.view, has_own_filter=has_own)
-        return left

@@ -34,22 +34,18 @@ class PartitionReader:
     Args:
         options: Options of the source.
         schema: Columns of the query.
-        row_filter: Conditions on the rows.
 
     Raises:
         UsageError: The schema has an unknown column. The error names it.
     """
 
-    def __init__(
-        self, options: ReadOptions, schema: "StructType", row_filter: RowFilter = ALL_ROWS
-    ) -> None:
+    def __init__(self, options: ReadOptions, schema: "StructType") -> None:
         self._options = options
         self._schema = schema
-        self._row_filter = row_filter
         self._names = required_columns(options, schema)
 
     def read(
-        self, partition: InputPartition
+        self, partition: InputPartition, row_filter: RowFilter = ALL_ROWS
     ) -> "Iterator[pa.RecordBatch] | Iterator[tuple[Any, ...]]":
         """Return the rows of a partition: Arrow batches, or tuples if `arrow` is false.
 
@@ -65,17 +61,19 @@ class PartitionReader:
             return iter(())
         from ternmq_pipeline.source.tasks.projection import tuples_of
 
-        batches = self._batches(partition.offset_range)
+        batches = self._batches(partition.offset_range, row_filter)
         return batches if self._options.arrow else tuples_of(batches)
 
-    def _batches(self, offset_range: OffsetRange) -> "Iterator[pa.RecordBatch]":
+    def _batches(
+        self, offset_range: OffsetRange, row_filter: RowFilter
+    ) -> "Iterator[pa.RecordBatch]":
         from ternmq_pipeline.source.tasks.fetcher import fetch_range, fetch_request
         from ternmq_pipeline.source.tasks.projection import BatchProjection
 
         projection = BatchProjection(self._options.view, self._names, self._schema)
         rows_max = rows_of_a_batch(self._options.batch_rows_max)
         request = fetch_request(
-            self._options, self._row_filter, offset_range.queue.topic, projection.sources, rows_max
+            self._options, row_filter, offset_range.queue.topic, projection.sources, rows_max
         )
         for batch in fetch_range(offset_range, request):
             yield projection.of(batch)

@@ -18,10 +18,8 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.jobs import cluster_queries
 from ternmq_pipeline.jobs.cluster_queries import (
-    check_topics,
+    JobCluster,
     mean_record_bytes,
-    resume_offsets,
-    retry_option,
 )
 from ternmq_pipeline.offsets import EARLIEST, OffsetRange, offsets_text
 from ternmq_pipeline.planning import ClusterSnapshot, RangeSize
@@ -64,15 +62,15 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_topics_are_checked_before_a_job_starts(asked: list[str]) -> None:
-    check_topics("ns:1", ["B", "A"], retry_timeout_s=9)
+    JobCluster("ns:1", 9).check_topics(["B", "A"])
     with pytest.raises(TopicNotFound, match="'C' is on no broker"):
-        check_topics("ns:2", ["A", "C"], retry_timeout_s=9)
+        JobCluster("ns:2", 9).check_topics(["A", "C"])
     assert asked == ["ns:1", "ns:2"]
 
 
 def test_illegal_topic_is_refused_without_asking(asked: list[str]) -> None:
     with pytest.raises(IllegalName):
-        check_topics("ns:1", ["A", "no topic"], retry_timeout_s=9)
+        JobCluster("ns:1", 9).check_topics(["A", "no topic"])
     assert asked == []
 
 
@@ -80,14 +78,15 @@ def test_stream_goes_on_where_it_was_and_begins_with_the_first_message_of_new_qu
     first, second, new = (MessageQueue("A", "a", queue_id) for queue_id in range(3))
     committed = {first: QueueOffset(5), second: QueueOffset(0)}
     expected = offsets_text(committed | {new: EARLIEST})
-    assert resume_offsets("ns:1", "A", offsets_text(committed), retry_timeout_s=9) == expected
+    assert JobCluster("ns:1", 9).resume_offsets("A", offsets_text(committed)) == expected
 
 
 @pytest.mark.parametrize("seconds", [0.5, 86_401, float("nan")])
 def test_waiting_time_out_of_bounds_is_refused(seconds: float) -> None:
     with pytest.raises(UsageError, match="retry_timeout_s="):
-        retry_option(seconds)
-    assert retry_option(90) == {"retryTimeout": "90.000s"}
+        JobCluster("ns:1", seconds)
+    options = JobCluster("ns:1", 90).options
+    assert options == {"nameserver": "ns:1", "retryTimeout": "90.000s"}
 
 
 class View:

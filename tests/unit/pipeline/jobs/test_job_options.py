@@ -1,7 +1,7 @@
 import pytest
 
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.jobs.start_options import start_options
+from ternmq_pipeline.jobs.job_options import start_options
 
 
 def test_edges_and_times_become_source_options() -> None:
