@@ -3,7 +3,10 @@
 Source: RocketMQ `RebalancePushImpl.computePullFromWhere`.
 """
 
+import asyncio
 import enum
+import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,9 +15,12 @@ from ternmq_consumer.config import ConsumeFrom
 from ternmq_consumer.offsets.offset_lookup import OffsetLookup
 from ternmq_consumer.offsets.offset_store import OffsetStore
 from ternmq_model.clock import Clock
+from ternmq_model.errors import TernError
 from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
+
+logger = logging.getLogger(__name__)
 
 TIME_DEFAULT_MS: Final = 30 * 60_000
 """Default of the start time for `TIMESTAMP`: this time before the start of the consumer, ms."""
@@ -109,3 +115,46 @@ class StartOffsets:
             return await self._offset_lookup.at(queue, since_ms), None
         ends = await self._offset_lookup.range(queue)
         return ends.end if position is InitialPosition.END else ends.begin, None
+
+    async def begin(
+        self,
+        queues: Iterable[MessageQueue],
+        since_ms: int | None,
+        apply_resets: Callable[[], None],
+    ) -> dict[MessageQueue, QueueOffset]:
+        """Add queues to the offset store; return where each begins.
+
+        The offset of a queue that is new to the group is committed before its first message is
+        read: should this member leave before it has finished anything, the next one must not
+        begin at a later end. A queue for which that fails is left out, and logged.
+
+        Args:
+            queues: Queues that the store does not have.
+            since_ms: See `find`.
+            apply_resets: Called once the store has the queues: applies the resets that came
+                meanwhile.
+        """
+        async with asyncio.TaskGroup() as questions:
+            asked = {
+                queue: questions.create_task(
+                    self._find_logged(queue, since_ms), name=f"start {queue}"
+                )
+                for queue in queues
+            }
+        found = {queue: start for queue, task in asked.items() if (start := task.result())}
+        for queue, (offset, committed) in found.items():
+            self._offsets.begin(queue, offset, committed)
+        apply_resets()
+        await self._offsets.commit(found)
+        not_begun = [queue for queue in found if not self._offsets.has_begun(queue)]
+        self._offsets.forget(not_begun)
+        return {queue: found[queue][0] for queue in found if queue not in not_begun}
+
+    async def _find_logged(
+        self, queue: MessageQueue, since_ms: int | None
+    ) -> tuple[QueueOffset, QueueOffset | None] | None:
+        try:
+            return await self.find(queue, since_ms)
+        except TernError as error:
+            logger.warning("queue not taken over queue=%s error=%s", queue, error)
+            return None

@@ -1,11 +1,22 @@
 """Running seeks of a push or pull consumer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from ternmq_model.arguments import is_whole
+from ternmq_client.instance import ClientInstance
+from ternmq_consumer.offsets.offset_lookup import OffsetLookup
+from ternmq_model.arguments import check_time_ms, is_whole
 from ternmq_model.errors import ClosedError, TernError, UsageError
 from ternmq_model.offsets import OFFSET_MAX, QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -131,6 +142,99 @@ class Seeks(Generic[T]):
         """Wait until no seek is running. Cancelling does not affect the seeks."""
         while self._tasks:
             await asyncio.wait(list(self._tasks))
+
+
+class SeekingConsumer(ABC, Generic[T]):
+    """Base of a consumer with the seeks that query brokers for an offset.
+
+    Every seek begins at once, also without `await`. Queues that are given up meanwhile are left
+    out.
+
+    Args:
+        client: Client with routes and connections.
+    """
+
+    def __init__(self, client: ClientInstance) -> None:
+        self._client = client
+        self._seeks = Seeks(self._go, self._fail)
+
+    @abstractmethod
+    def _sought(self, queues: Sequence[MessageQueue]) -> Sequence[MessageQueue]:
+        """Return `queues` after a check, or all assigned queues where it is empty.
+
+        Raises:
+            UsageError: A queue is not assigned.
+            ClosedError: The consumer is not open.
+        """
+
+    @abstractmethod
+    async def _lookup(self, queues: Iterable[MessageQueue]) -> OffsetLookup:
+        """Return a lookup that can ask the brokers of `queues`."""
+
+    @abstractmethod
+    async def _go(self, offsets: Iterable[tuple[MessageQueue, QueueOffset]]) -> T:
+        """Go to these offsets in the queues that are still assigned."""
+
+    @abstractmethod
+    def _fail(self, error: TernError) -> None:
+        """Report the error of a seek that nobody awaits."""
+
+    def seek_to_begin(self, *queues: MessageQueue) -> Seek[T]:
+        """Seek these queues, or all assigned ones, to their oldest message.
+
+        The next `poll` of a pull consumer waits for the end of the seek. The result is that of
+        `seek`.
+
+        Raises:
+            UsageError: A queue is not assigned. No position changes.
+            ClosedError: The consumer is not open.
+            TransportError: A broker does not answer. No position changes. The await of the seek
+                raises the error, else a push consumer logs it and the next `poll` of a pull
+                consumer raises it.
+            RefusedError: A broker refuses the request, with the same effect.
+        """
+        sought = self._sought(queues)
+
+        async def find() -> QueueOffsets:
+            return await (await self._lookup(sought)).begins(sought)
+
+        return self._begin(sought, find)
+
+    def seek_to_end(self, *queues: MessageQueue) -> Seek[T]:
+        """Seek these queues, or all assigned ones, behind their newest message.
+
+        Await the seek before a send of messages that must be read. Result and errors are those of
+        `seek_to_begin`.
+        """
+        sought = self._sought(queues)
+
+        async def find() -> QueueOffsets:
+            return await (await self._lookup(sought)).ends(sought)
+
+        return self._begin(sought, find)
+
+    def seek_to_time(self, at_ms: int, *queues: MessageQueue) -> Seek[T]:
+        """Seek to the first message stored at `at_ms` (Unix ms) or later, else to the end.
+
+        Result and errors are those of `seek_to_begin`. An illegal `at_ms` raises `UsageError` at
+        once.
+        """
+        at_ms = check_time_ms("at_ms", at_ms)
+        sought = self._sought(queues)
+
+        async def find() -> QueueOffsets:
+            return await (await self._lookup(sought)).at_times(dict.fromkeys(sought, at_ms))
+
+        return self._begin(sought, find)
+
+    def _begin(
+        self, queues: Sequence[MessageQueue], find: Callable[[], Awaitable[QueueOffsets]]
+    ) -> Seek[T]:
+        return self._seeks.begin(self._client.tasks, queues, find)
+
+    @property
+    def _offset_lookup(self) -> OffsetLookup:
+        return OffsetLookup(self._client, timeout_s=self._client.config.request_timeout_s)
 
 
 def checked_offset(queue: MessageQueue, offset: int) -> QueueOffset:

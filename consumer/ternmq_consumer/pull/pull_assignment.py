@@ -1,6 +1,5 @@
 """The queues that a pull consumer owns as a member of its group."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
 from ternmq_consumer.pull.fetched_queue import FetchedQueue
 from ternmq_consumer.pull.pull_queues import PullQueues
 from ternmq_consumer.pull_stream.pull_links import PullLinks
-from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import Subscription
@@ -84,41 +82,21 @@ class PullAssignment:
     async def start(
         self, wanted: Mapping[MessageQueue, Subscription], since_ms: int | None
     ) -> bool:
-        """Own these queues, tell the application, and begin to read them.
+        """Take over these queues, call `on_assigned`, and begin to read them. See `OwnedQueues`.
 
-        Where a group begins in a queue that is new to it is kept first, or the queue is not owned:
-        nobody after this member can begin at a later end. The application may seek before anything
-        is read.
-
-        Args:
-            wanted: With what is wanted of each.
-            since_ms: See `StartOffsets.find`.
-
-        Returns:
-            Whether all could be started. The others are not owned; the reason is logged.
+        The application may seek before anything is read.
         """
         context = self._context
         self._starting = frozenset(wanted)
-        async with asyncio.TaskGroup() as questions:
-            asked = {
-                queue: questions.create_task(
-                    self._find_start(queue, since_ms), name=f"start {queue}"
-                )
-                for queue in wanted
-            }
-        starts = {queue: start for queue, task in asked.items() if (start := task.result())}
-        for queue, (offset, committed) in starts.items():
-            context.offsets.begin(queue, offset, committed)
-        for told in self._pending_resets:
-            context.offsets.reset(*told)
-        await context.offsets.commit(starts)
-        not_begun = [queue for queue in starts if not context.offsets.has_begun(queue)]
-        context.offsets.forget(not_begun)
-        for queue in not_begun:
-            del starts[queue]
+
+        def apply_resets() -> None:
+            for reset in self._pending_resets:
+                context.offsets.reset(*reset)
+
+        starts = await context.start_offsets.begin(wanted, since_ms, apply_resets)
         self._starting = frozenset()
         self._pending_resets.clear()
-        for queue, (found, _) in starts.items():
+        for queue, found in starts.items():
             # Somebody may have set it meanwhile.
             offset = found if (now_at := context.offsets.at(queue)) is None else now_at
             self._queues.add(queue, wanted[queue]).place(offset)
@@ -178,15 +156,6 @@ class PullAssignment:
         except Exception as error:
             self._on_failure(error)
         self.is_calling = False  # it stays so when the call is cancelled, which was too long then
-
-    async def _find_start(
-        self, queue: MessageQueue, since_ms: int | None
-    ) -> tuple[QueueOffset, QueueOffset | None] | None:
-        try:
-            return await self._context.start_offsets.find(queue, since_ms)
-        except TernError as error:
-            logger.warning("queue not taken over queue=%s error=%s", queue, error)
-            return None
 
 
 async def commit_settled(offsets: RemoteOffsetStore, queues: Iterable[FetchedQueue]) -> None:

@@ -1,20 +1,19 @@
 """Seeks of a pull consumer, and queries of offsets."""
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.offsets.offset_lookup import OffsetLookup
-from ternmq_consumer.offsets.seeks import QueueOffsets, Seek, Seeks, checked_offset
+from ternmq_consumer.offsets.seeks import Seek, SeekingConsumer, checked_offset
 from ternmq_consumer.pull.pull_assignment import PullContext
 from ternmq_consumer.pull.pull_queues import PullQueues
-from ternmq_model.arguments import check_time_ms
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 
 
-class SeekingPullConsumer(ABC):
+class SeekingPullConsumer(SeekingConsumer[None]):
     """Base of the pull consumer with its seeks.
 
     Args:
@@ -23,13 +22,8 @@ class SeekingPullConsumer(ABC):
     """
 
     def __init__(self, client: ClientInstance, queues: PullQueues) -> None:
-        self._client = client
+        super().__init__(client)
         self._queues = queues
-        self._seeks = Seeks(self._go, self._fail)
-
-    @abstractmethod
-    def _fail(self, error: Exception) -> None:
-        """Store `error` for the next poll to raise."""
 
     @property
     @abstractmethod
@@ -79,44 +73,6 @@ class SeekingPullConsumer(ABC):
         done.set_result(None)
         return Seek(done)
 
-    def seek_to_begin(self, *queues: MessageQueue) -> Seek[None]:
-        """Seek these queues, or all assigned ones, to their oldest message.
-
-        The seek begins at once, also without `await`: the next `poll` waits for its end. Queues
-        that are given up meanwhile are left out.
-
-        Raises:
-            UsageError: A queue is not assigned. No position changes.
-            TransportError: A broker does not answer. No position changes. The await of the seek
-                raises the error, else the next `poll`.
-        """
-        sought = self._sought(queues)
-        return self._begin(sought, lambda: self.begin_offsets(sought))
-
-    def seek_to_end(self, *queues: MessageQueue) -> Seek[None]:
-        """Seek these queues, or all assigned ones, behind their newest message.
-
-        Await the seek before a send of messages that must be read. Otherwise see `seek_to_begin`.
-        """
-        sought = self._sought(queues)
-        return self._begin(sought, lambda: self.end_offsets(sought))
-
-    def seek_to_time(self, at_ms: int, *queues: MessageQueue) -> Seek[None]:
-        """Seek to the first message stored at `at_ms` (Unix ms) or later, else to the end.
-
-        See `seek_to_begin`. An illegal `at_ms` raises `UsageError`.
-        """
-        at_ms = check_time_ms("at_ms", at_ms)
-        sought = self._sought(queues)
-        times_ms = dict.fromkeys(sought, at_ms)
-        return self._begin(sought, lambda: self.offsets_for_times(times_ms))
-
-    def _begin(
-        self, queues: Sequence[MessageQueue], find: Callable[[], Awaitable[QueueOffsets]]
-    ) -> Seek[None]:
-        assert self._context, "is open"
-        return self._seeks.begin(self._client.tasks, queues, find)
-
     async def _go(self, offsets: Iterable[tuple[MessageQueue, QueueOffset]]) -> None:
         for queue, offset in offsets:
             if self._queues.find(queue) is not None:
@@ -131,7 +87,8 @@ class SeekingPullConsumer(ABC):
             TopicNotFound: No NameServer knows the topic.
             TransportError: A broker does not answer.
         """
-        return await self._offset_lookup.begins(await self._routed(queues))
+        wanted = list(queues)
+        return await (await self._lookup(wanted)).begins(wanted)
 
     async def end_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, QueueOffset]:
         """Return the offset that the next message of each queue will have.
@@ -140,7 +97,8 @@ class SeekingPullConsumer(ABC):
             TopicNotFound: No NameServer knows the topic.
             TransportError: A broker does not answer.
         """
-        return await self._offset_lookup.ends(await self._routed(queues))
+        wanted = list(queues)
+        return await (await self._lookup(wanted)).ends(wanted)
 
     async def offsets_for_times(
         self, times_ms: Mapping[MessageQueue, int]
@@ -154,21 +112,15 @@ class SeekingPullConsumer(ABC):
             TopicNotFound: No NameServer knows the topic.
             TransportError: A broker does not answer.
         """
-        await self._routed(times_ms)
-        return await self._offset_lookup.at_times(times_ms)
+        return await (await self._lookup(times_ms)).at_times(times_ms)
 
-    async def _routed(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        """Return `queues` after their routes are loaded."""
-        wanted = list(queues)
-        for topic in dict.fromkeys(queue.topic for queue in wanted):
+    async def _lookup(self, queues: Iterable[MessageQueue]) -> OffsetLookup:
+        for topic in dict.fromkeys(queue.topic for queue in queues):
             await self._client.routes.route(topic)
-        return wanted
+        return self._offset_lookup
 
     def _sought(self, queues: Sequence[MessageQueue]) -> Sequence[MessageQueue]:
+        _ = self._context  # raises where the consumer is not open
         for queue in queues:
             self._queues.get(queue)
         return queues or self._queues.names
-
-    @property
-    def _offset_lookup(self) -> OffsetLookup:
-        return OffsetLookup(self._client, timeout_s=self._client.config.request_timeout_s)

@@ -16,7 +16,7 @@ from ternmq_consumer.process_queue.queue_locks import Lease, QueueLocks
 from ternmq_consumer.process_queue.running_info import ProcessQueueInfo
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import QueueSubscriber
-from ternmq_model.errors import RefusedError, TernError, UsageError
+from ternmq_model.errors import RefusedError, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import Subscription
@@ -95,47 +95,26 @@ class PushAssignment:
     async def start(
         self, wanted: Mapping[MessageQueue, Subscription], since_ms: int | None
     ) -> bool:
-        """Take over queues that are not owned and begin to read them.
+        """Take over queues that are not owned and begin to read them. See `OwnedQueues`.
 
-        The start offset of a queue that is new to the group is stored before its first message is
-        read, else the queue is not taken over: after an early end of this member the next one must
-        not begin at a later end. An orderly queue that this member owned before waits for its
-        running listener call, because the lock excludes only other members.
-
-        Args:
-            wanted: Queues with their subscriptions.
-            since_ms: See `StartOffsets.find`.
-
-        Returns:
-            True = all queues are owned. For the others the log has the reason.
+        An orderly queue that this member owned before waits for its running listener call, because
+        the lock excludes only other members.
         """
         self._forget_ended_calls()
         outlived = {each.queue for each in self._outlived}
         leases = await self._lock([queue for queue in wanted if queue not in outlived])
         self._starting = dict.fromkeys(leases)
-        async with asyncio.TaskGroup() as questions:
-            asked = {
-                queue: questions.create_task(
-                    self._find_start(queue, since_ms), name=f"start {queue}"
-                )
-                for queue in leases
-            }
-        starts = {queue: task.result() for queue, task in asked.items()}
-        found = {queue: start for queue, start in starts.items() if start is not None}
-        for queue, (start, committed) in found.items():
-            self._offsets.begin(queue, start, committed)
-        for told in list(self._pending_resets):
-            self.reset(*told)
-        await self._offsets.commit(found)
-        not_begun = [queue for queue in found if not self._offsets.has_begun(queue)]
-        self._offsets.forget(not_begun)
-        for queue in not_begun:
-            del found[queue]
+
+        def apply_resets() -> None:
+            for reset in list(self._pending_resets):
+                self.reset(*reset)
+
+        found = await self._start_offsets.begin(leases, since_ms, apply_resets)
         if self._locks is not None:
             await self._locks.give_back([queue for queue in leases if queue not in found])
         set_elsewhere, self._starting = self._starting, {}
         self._pending_resets.clear()
-        for queue, (found_start, _) in found.items():
+        for queue, found_start in found.items():
             elsewhere, lease = set_elsewhere[queue], leases[queue]
             start = found_start if elsewhere is None else elsewhere
             if lease is not None and lease.is_lost:
@@ -313,12 +292,3 @@ class PushAssignment:
         except TimeoutError:
             return [str(owned.queue) for owned in leaving if owned.in_hand.running]
         return []
-
-    async def _find_start(
-        self, queue: MessageQueue, since_ms: int | None
-    ) -> tuple[QueueOffset, QueueOffset | None] | None:
-        try:
-            return await self._start_offsets.find(queue, since_ms)
-        except TernError as error:
-            logger.warning("queue not taken over queue=%s error=%s", queue, error)
-            return None

@@ -1,33 +1,24 @@
 """Seeks of a push consumer."""
 
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 
-from ternmq_client.instance import ClientInstance
 from ternmq_consumer.offsets.offset_lookup import OffsetLookup
-from ternmq_consumer.offsets.seeks import QueueOffsets, Seek, Seeks, checked_offset
+from ternmq_consumer.offsets.seeks import QueueOffsets, Seek, SeekingConsumer, checked_offset
 from ternmq_consumer.push.push_assignment import PushAssignment
-from ternmq_model.arguments import check_time_ms
-from ternmq_model.errors import UsageError
+from ternmq_model.errors import TernError, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 
 logger = logging.getLogger(__name__)
 
 
-class SeekingPushConsumer(ABC):
+class SeekingPushConsumer(SeekingConsumer[bool]):
     """Base of the push consumer with its seeks.
 
-    Every seek begins at once, also without `await`. A failed seek that is not awaited is logged.
-
-    Args:
-        client: Client with routes and connections.
+    A failed seek that is not awaited is logged.
     """
-
-    def __init__(self, client: ClientInstance) -> None:
-        self._client = client
-        self._seeks = Seeks(self._go, lambda error: logger.warning("seek failed error=%s", error))
 
     @property
     @abstractmethod
@@ -63,55 +54,21 @@ class SeekingPushConsumer(ABC):
         async def find() -> QueueOffsets:
             return {queue: wanted}
 
-        return self._begin((queue,), find)
+        return self._begin(self._sought((queue,)), find)
 
-    def seek_to_begin(self, *queues: MessageQueue) -> Seek[bool]:
-        """Seek these queues, or all assigned ones, to their oldest message.
-
-        Queues that are given up meanwhile are left out. The result and the other errors are those
-        of `seek`.
-
-        Raises:
-            TransportError: A broker does not answer. No position changes.
-            RefusedError: A broker refuses the request. No position changes.
-        """
-        sought = queues or self._owning.queues
-        return self._begin(sought, lambda: self._offset_lookup.begins(sought))
-
-    def seek_to_end(self, *queues: MessageQueue) -> Seek[bool]:
-        """Seek these queues, or all assigned ones, behind their newest message.
-
-        Await the seek before a send of messages that must be read. Result and errors are those of
-        `seek_to_begin`.
-        """
-        sought = queues or self._owning.queues
-        return self._begin(sought, lambda: self._offset_lookup.ends(sought))
-
-    def seek_to_time(self, at_ms: int, *queues: MessageQueue) -> Seek[bool]:
-        """Seek to the first message stored at `at_ms` (Unix ms) or later, else to the end.
-
-        Result and errors are those of `seek_to_begin`. An illegal `at_ms` raises `UsageError` at
-        once.
-        """
-        at_ms = check_time_ms("at_ms", at_ms)
-        sought = queues or self._owning.queues
-        return self._begin(
-            sought, lambda: self._offset_lookup.at_times(dict.fromkeys(sought, at_ms))
-        )
-
-    def _begin(
-        self, queues: Sequence[MessageQueue], find: Callable[[], Awaitable[QueueOffsets]]
-    ) -> Seek[bool]:
+    def _sought(self, queues: Sequence[MessageQueue]) -> Sequence[MessageQueue]:
         assigned = self._owning.queues
         for queue in queues:
             if queue not in assigned:
                 raise UsageError(f"{queue} is not assigned to this member; it cannot seek there")
-        return self._seeks.begin(self._client.tasks, queues, find)
+        return queues or assigned
+
+    async def _lookup(self, queues: Iterable[MessageQueue]) -> OffsetLookup:
+        return self._offset_lookup
 
     async def _go(self, offsets: Iterable[tuple[MessageQueue, QueueOffset]]) -> bool:
         owning = self._owning
         return all([await owning.seek(*each) for each in offsets if each[0] in owning.queues])
 
-    @property
-    def _offset_lookup(self) -> OffsetLookup:
-        return OffsetLookup(self._client, timeout_s=self._client.config.request_timeout_s)
+    def _fail(self, error: TernError) -> None:
+        logger.warning("seek failed error=%s", error)

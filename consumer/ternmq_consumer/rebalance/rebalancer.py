@@ -78,9 +78,11 @@ class OwnedQueues(Protocol):
     ) -> bool:
         """Own these queues; return whether all could be started.
 
+        Queues that could not be started are not owned; the reason is logged.
+
         Args:
-            wanted: Queues of one topic, none of which is owned.
-            since_ms: From when on the member has had a share of the topic; None = from now on.
+            wanted: Subscriptions of queues of one topic, none of which is owned.
+            since_ms: Begin of the member's share of the topic, Unix milliseconds; None = now.
         """
         ...
 
