@@ -10,7 +10,7 @@ from ternmq_protos.v1 import replication_pb2 as replication
 
 HEARTBEAT_MS: Final = 1_000
 SILENCE_MAX_MS: Final = 15_000
-"""A side that hears nothing for so long lets go of the stream."""
+"""Silence of the peer after which either side ends the stream."""
 
 
 class ProtocolBroken(ConnectionLost):
@@ -22,13 +22,13 @@ def epochs_to_pb(epochs: Epochs) -> Sequence[replication.Epoch]:
     return [replication.Epoch(number=each.number, start=each.start) for each in epochs]
 
 
-def epochs_from_pb(told: Sequence[replication.Epoch]) -> Epochs:
+def epochs_from_pb(epochs_pb: Sequence[replication.Epoch]) -> Epochs:
     """Return the epochs in a message of a peer.
 
     Raises:
-        ProtocolBroken: The epochs do not ascend, or begin before the first byte there can be.
+        ProtocolBroken: The epochs do not ascend, or an offset is negative.
     """
-    epochs = tuple(Epoch(each.number, PhysicalOffset(each.start)) for each in told)
+    epochs = tuple(Epoch(each.number, PhysicalOffset(each.start)) for each in epochs_pb)
     before = Epoch(0, PhysicalOffset(0))
     for after in epochs:
         if after.number <= before.number or after.start < before.start:

@@ -14,16 +14,16 @@ POLL_PAUSE_MS: Final = 5_000
 """Least time between two polls, however many slaves claim an epoch."""
 
 CLAIMS_MAX: Final = 64
-"""Most hosts that are kept, and most ids of each."""
+"""Limit on the hosts with claims, and on the ids of each host."""
 
 
 class EpochClaims:
     """Slaves that claim a higher epoch than the master's. Owned by the broker's loop.
 
-    A slave alone deposes no master: NameServers and the other members are polled, at most one poll
-    at a time, and the epoch that they report counts, never the claimed one, so any claim is a
-    reason to poll. Until then the master serves. That is as safe as a slave that cannot reach
-    the master: a slave that knows of a higher epoch acknowledges no byte of this master.
+    A slave alone deposes no master. Any claim causes a poll of the NameServers and the other
+    members, one poll at a time, and only the epochs that they report count. The master serves
+    until a poll confirms a higher epoch. A slave that knows of one acknowledges no byte of this
+    master, so serving on is as safe as with a slave that cannot reach the master.
 
     Args:
         replicas: Slaves of the master, fenced by a confirmed epoch.
@@ -49,7 +49,7 @@ class EpochClaims:
     def add(self, broker_id: int, host: str) -> None:
         """Record that slave `broker_id` claims a higher epoch, and poll soon.
 
-        One host is one slave, under however many ids its slaves say hello.
+        All slaves of one host count as one, whatever their ids.
         """
         if len(self._claims) < CLAIMS_MAX or host in self._claims:
             ids = self._claims.setdefault(host, set())
@@ -59,7 +59,7 @@ class EpochClaims:
             self.job.wake()
 
     async def step(self) -> bool:
-        """Poll for a higher epoch, if one is claimed: the step of a job."""
+        """Poll for a higher epoch if a slave claims one. The step of a job."""
         if not self._claims or self._is_pausing():
             return False
         self._polled_at_ms = self._replicas.clock.monotonic_ms()

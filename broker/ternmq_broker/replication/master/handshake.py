@@ -48,7 +48,7 @@ def log_of(hello: replication.FollowHello) -> MemberLog:
     """Return the slave's description of its log.
 
     Raises:
-        InvalidParameter: No log can be so.
+        InvalidParameter: The description is impossible.
     """
     remark = "the slave's description of its log is impossible"
     if (

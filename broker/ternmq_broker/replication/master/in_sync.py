@@ -82,7 +82,7 @@ class InSync:
 
     @property
     def confirmed(self) -> PhysicalOffset:
-        """Last result of `confirm`."""
+        """Confirm offset, as `confirm` returned it last."""
         return self._confirmed
 
     @property
@@ -145,7 +145,7 @@ class InSync:
             now_ms: Monotonic clock.
 
         Returns:
-            Whether the slave begins to count.
+            True when the slave begins to count.
 
         Raises:
             InvalidParameter: The offset was not sent yet, or a higher one was acknowledged before.

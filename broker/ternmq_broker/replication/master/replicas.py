@@ -87,7 +87,7 @@ class Replicas:
 
     @property
     def is_fenced(self) -> bool:
-        """Knowledge of a higher epoch."""
+        """True when a higher epoch is known."""
         return self._fenced_by > 0
 
     def ids(self) -> Sequence[int]:
@@ -101,7 +101,7 @@ class Replicas:
     def appended(self) -> None:
         """Record that the log may have grown, or that more of it may be safe at the master.
 
-        To be called before the store's confirm offset is read.
+        Callers call this before they read the store's confirm offset.
         """
         if self._is_needed:
             self._confirm()

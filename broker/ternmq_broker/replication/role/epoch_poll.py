@@ -31,15 +31,15 @@ _CONNECT_TIMEOUT_S: Final = 1.0
 
 
 class EpochAnswer(NamedTuple):
-    """One answer, and whose it is."""
+    """Answer of a peer to the poll, with the addresses of the peer."""
 
     answer: Answer
     addresses: tuple[Address, ...]
     broker_id: int | None = None
-    """The id of a member; None for a NameServer."""
+    """Id of the member; None for a NameServer."""
 
     def is_other_than(self, host: str, broker_ids: Set[int]) -> bool:
-        """Return whether the answer is another process's than the one that claims an epoch."""
+        """Return whether a process other than the claiming one gave the answer."""
         if self.broker_id is None:
             return True
         return self.broker_id not in broker_ids and all(
@@ -51,32 +51,32 @@ class EpochAnswer(NamedTuple):
 class EpochPollResult:
     """Answers to one poll."""
 
-    told: tuple[EpochAnswer, ...]
-    """The answers that count."""
+    accepted: tuple[EpochAnswer, ...]
+    """Accepted answers."""
 
     unreachable: tuple[str, ...]
     """Addresses that gave no answer, as HOST:PORT."""
 
     missing_slaves: tuple[int, ...] = ()
-    """Ids of slaves that did not, as far as they are not known as another member, too."""
+    """Ids of slaves that gave no answer and are not known under another id too."""
 
     has_foreign_master: bool = False
-    """A master of another store, or of an epoch that is not believed, serves under the name. Such
-    members are not among `answers`."""
+    """True when a master of another store, or of an implausible epoch, serves under the name.
+    `answers` leaves such members out."""
 
     @property
     def answers(self) -> tuple[Answer, ...]:
         """Answers without their addresses."""
-        return tuple(each.answer for each in self.told)
+        return tuple(each.answer for each in self.accepted)
 
     @property
     def answered(self) -> tuple[str, ...]:
         """Addresses that answered, as HOST:PORT."""
-        return tuple(str(each.addresses[0]) for each in self.told)
+        return tuple(str(each.addresses[0]) for each in self.accepted)
 
     @property
     def members(self) -> tuple[MemberAnswer, ...]:
-        """The answers of members alone."""
+        """Answers of members, without those of NameServers."""
         return tuple(each for each in self.answers if isinstance(each, MemberAnswer))
 
     @property
@@ -90,12 +90,12 @@ class EpochPollResult:
         Args:
             claims: Ids of claiming members, by host. Two hosts confirm each other.
         """
-        told = (
+        reported = (
             (each.answer.highest or 0, str(each.addresses[0]))
-            for each in self.told
+            for each in self.accepted
             if any(each.is_other_than(*claim) for claim in claims.items())
         )
-        return max(told, default=(0, ""))
+        return max(reported, default=(0, ""))
 
 
 class EpochPoll:
@@ -135,11 +135,11 @@ class EpochPoll:
         """Reasons for which answers of the last poll were rejected, by address."""
 
     async def ask(self, *, own_id: int | None = None) -> EpochPollResult:
-        """Poll NameServers and members; return the answers of two seconds. Cancelling is safe.
+        """Poll NameServers and members for at most two seconds. Cancelling is safe.
 
         Args:
-            own_id: Id under which this member serves, so that its answer is left out; None while
-                it does not.
+            own_id: Id under which this member serves, whose answer is left out; None while the
+                member does not serve.
         """
         from_nameservers, replies = await asyncio.gather(
             asyncio.gather(*(self._ask_nameserver(each) for each in self._nameservers)),
@@ -153,14 +153,14 @@ class EpochPoll:
         foreign = [answer_of(reply) for _, reply in others if self._is_foreign(reply)]
         ours = [(member, reply) for member, reply in others if not self._is_foreign(reply)]
         before, self._doubts = self._doubts, {}
-        told = [
+        accepted = [
             EpochAnswer(answer, (address,))
             for address, answer in from_nameservers
             if answer is not None and not self._doubt(address, answer, EPOCH_MAX)
         ]
-        known = max([self._known(), *(each.answer.highest or 0 for each in told)])
+        known = max([self._known(), *(each.answer.highest or 0 for each in accepted)])
         doubted: list[MemberAnswer] = []
-        is_alone = not told
+        is_alone = not accepted
         for member, reply in ours:
             answer = answer_of(reply)
             if reply is None or answer is None:
@@ -170,17 +170,17 @@ class EpochPoll:
             if self._doubt(member.endpoints[0], answer, bound):
                 doubted.append(answer)
             else:
-                told.append(EpochAnswer(answer, member.endpoints, reply.broker_id))
+                accepted.append(EpochAnswer(answer, member.endpoints, reply.broker_id))
         for who, doubt in self._doubts.items():
-            if before.get(who) != doubt:  # who waits asks again each second
-                logger.error("answer not taken from=%s reason=%s", who, doubt)
+            if before.get(who) != doubt:  # a waiting master polls each second
+                logger.error("answer rejected from=%s reason=%s", who, doubt)
         asked = [
             *(str(address) for address, _ in from_nameservers),
             *(str(member.endpoints[0]) for member, _ in ours),
         ]
-        answered = {str(each.addresses[0]) for each in told}
+        answered = {str(each.addresses[0]) for each in accepted}
         return EpochPollResult(
-            tuple(told),
+            tuple(accepted),
             tuple(each for each in asked if each not in answered),
             missing_slaves(replies, own_id),
             any(each is not None and each.is_master for each in (*foreign, *doubted)),
@@ -198,9 +198,10 @@ class EpochPoll:
     ) -> bool:
         """Return whether a member is the master of this store in the epoch that it reports.
 
-        Its epoch may be further away than a stranger's may be: while this member was away, a
-        stranger registered, and then a slave was promoted. Without an answer of a NameServer, the
-        member's answer must suffice; otherwise the old master would never learn of the new one.
+        The epoch of such a master may be further away than a stranger's may be: while this
+        member was away, a stranger registered, and then a slave was promoted. Without an answer
+        of a NameServer, the member's answer must suffice; otherwise the old master would never
+        learn of the new one.
         """
         own = self._store_id()
         is_own = bool(own) and reply.store_id == own
@@ -265,8 +266,8 @@ def answer_of(reply: replication.ReplicationStatusReply | None) -> MemberAnswer 
 def missing_slaves(replies: Iterable[MemberReply], own_id: int | None) -> tuple[int, ...]:
     """Return the ids of the slaves that did not answer.
 
-    A member that had another id before is known under both, with the same endpoints: one that
-    answers, or is the master, is no slave that is missing.
+    A member that had another id before is known under both ids, with the same endpoints. It is
+    not missing when it answers or is the master under either id.
 
     Args:
         replies: Replies of all members.

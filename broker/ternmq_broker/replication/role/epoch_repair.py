@@ -1,8 +1,9 @@
 """Repair of a replication record with epochs that never began; `ternmq broker repair-epoch`.
 
-Made-up numbers become those that the log's masters would have begun otherwise. So all members
-replace an entry by the same one, each by itself, and a promotion stays above the epoch that it
-replaced. `load_record` and `save_record` block; the caller holds the directory's lock.
+Each made-up number is replaced by the number that the master of the log would have begun otherwise.
+So all members replace an entry by the same number without asking each other, and a promotion stays
+above the epoch that it replaced. `load_record` and `save_record` block; the caller holds the
+directory's lock.
 """
 
 from dataclasses import replace
@@ -30,22 +31,22 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.reserve_file import replace_file_from_reserve
 from ternmq_store.disk.state_file import read_whole
 
-_BEYOND_TOLD: Final = 2 * PROMOTION_STEP
+_BEYOND_KNOWN: Final = 2 * PROMOTION_STEP
 """Greatest distance of a promotion's epoch from one that was plausible when it was reported."""
 
 
 def is_made_up(number: int, known: int) -> bool:
     """Return whether a number is too far above `known` for an epoch that began. Pure."""
-    return bool(doubt_of(number, known + _BEYOND_TOLD))
+    return bool(doubt_of(number, known + _BEYOND_KNOWN))
 
 
 def real_epochs(epochs: Epochs, *, real: int = EPOCH_MAX) -> Epochs:
     """Return the list of a log with a real number in the place of each that is made up. Pure.
 
     Args:
-        epochs: The list.
-        real: The highest epoch that began, as far as that is known. Without it only numbers that
-            cannot be are made up: registrations of strangers lift real ones as far as they like.
+        epochs: Epochs of the log.
+        real: Highest known epoch that began. Without it only impossible numbers count as made up,
+            because registrations of strangers can raise the numbers of real epochs.
     """
     found: list[Epoch] = []
     for number, start in epochs:
@@ -83,11 +84,11 @@ def load_record(
 ) -> tuple[ReplicationRecord, ReplicationRecord | None]:
     """Return the record below the data directory `root`, and the record of the generation before.
 
-    The latter is None when one of the two generations is missing or wrong.
+    The second record is None when one of the two generations is missing or damaged.
 
     Raises:
         StoreNotFound: The directory has no record.
-        UndecidedStore: No generation of the file is right.
+        UndecidedStore: Both generations of the file are damaged.
     """
     found = find_table(files, config_folder(root), REPLICATION, was_there=False, now_ms=0)
     check_refusals(root, [found])

@@ -37,7 +37,7 @@ class MemberDiscovery:
         env: Network and clock.
         cluster: Cluster of the broker.
         name: Broker name of the members.
-        nameservers: Every one of them; their hosts stand for "*".
+        nameservers: Addresses of all NameServers; their hosts replace "*" in endpoints.
         remembered: Returns the members as they were last known.
         remember: Called with the members whenever they have changed.
     """
@@ -62,14 +62,14 @@ class MemberDiscovery:
     async def members(self) -> Sequence[BrokerMember]:
         """Return every member that a NameServer reports or that is remembered, by id.
 
-        Takes two seconds at most. Members that no NameServer knows any more stay remembered, since
-        the NameServers may have restarted.
+        The call takes two seconds at most. Members that no NameServer knows any more stay
+        remembered, since the NameServers may have restarted.
         """
         answers = await asyncio.gather(*(self._ask(each) for each in self._nameservers))
-        told = merged(member for answer in answers for member in answer)
+        reported = merged(member for answer in answers for member in answer)
         remembered = list(self._remembered())
-        members = with_remembered(told, remembered)[:_MEMBERS_MAX]
-        if told and members != sorted(remembered, key=lambda each: each.broker_id):
+        members = with_remembered(reported, remembered)[:_MEMBERS_MAX]
+        if reported and members != sorted(remembered, key=lambda each: each.broker_id):
             self._remember(members)
         return members
 
@@ -85,19 +85,21 @@ class MemberDiscovery:
             own_id: Id of this member.
         """
         hosts = [nameserver.host, *(each.host for each in self._nameservers)]
-        told = {each.broker_id: each for each in self._members_of(brokers, hosts)}
-        if (own := told.get(own_id)) is not None:
+        reported = {each.broker_id: each for each in self._members_of(brokers, hosts)}
+        if (own := reported.get(own_id)) is not None:
             # An entry with the same endpoints and another id is an older one of this member.
-            others = (each for each in told.values() if set(each.endpoints) != set(own.endpoints))
-            told = {own_id: own, **{each.broker_id: each for each in others}}
+            others = (
+                each for each in reported.values() if set(each.endpoints) != set(own.endpoints)
+            )
+            reported = {own_id: own, **{each.broker_id: each for each in others}}
         known = {each.broker_id: each for each in self._remembered()}
-        if not known and not told.keys() - {own_id}:
+        if not known and not reported.keys() - {own_id}:
             return
         if any(
             broker_id not in known or set(known[broker_id].endpoints) != set(member.endpoints)
-            for broker_id, member in told.items()
+            for broker_id, member in reported.items()
         ):
-            self._remember(with_remembered(told, known.values())[:_MEMBERS_MAX])
+            self._remember(with_remembered(reported, known.values())[:_MEMBERS_MAX])
 
     async def master(self, *, epoch_min: int, own_id: int) -> Connection:
         """Return a connection to the master of the name.
@@ -119,7 +121,7 @@ class MemberDiscovery:
         candidates = [each for each in found if each not in own]
         highest = max([epoch_min, *(each.epoch for each in members)])
         if not candidates:
-            raise Unreachable(f"no NameServer tells a member of broker {self._name}")
+            raise Unreachable(f"no NameServer knows a member of broker {self._name}")
         expect = Identity(self._cluster, self._name, MASTER_ID, highest)
         return await self._env.network.connect(
             tuple(candidates), expect=expect, timeout_s=_CONNECT_TIMEOUT_S
@@ -134,7 +136,7 @@ class MemberDiscovery:
                 request = nameserver.GetClusterRequest(broker_name=self._name)
                 reply = await connection.call(GET_CLUSTER, request, timeout_s=_ASK_TIMEOUT_S)
         except TernError as error:
-            logger.debug("nameserver tells no members nameserver=%s error=%s", address, error)
+            logger.debug("nameserver gave no answer nameserver=%s error=%s", address, error)
             return ()
         hosts = [address.host, *(each.host for each in self._nameservers)]
         return self._members_of(reply.brokers, hosts)
@@ -158,7 +160,7 @@ def members_of(
         brokers: Members as a NameServer reports them.
         cluster: Cluster of the members; others are left out.
         name: Broker name of the members; others are left out.
-        hosts: Those of NameServers, each of which "*" may stand for; the likeliest first.
+        hosts: Hosts of NameServers that replace "*" in endpoints, the most probable first.
     """
     found: list[BrokerMember] = []
     for data in brokers:
@@ -190,16 +192,16 @@ def merged(members: Iterable[BrokerMember]) -> dict[int, BrokerMember]:
 
 
 def with_remembered(
-    told: Mapping[int, BrokerMember], remembered: Iterable[BrokerMember]
+    reported: Mapping[int, BrokerMember], remembered: Iterable[BrokerMember]
 ) -> list[BrokerMember]:
     """Return the reported members and the other remembered ones, by id.
 
     A remembered member with the endpoints of a reported one is that member under an older id.
     """
-    places = {frozenset(member.endpoints) for member in told.values()}
+    places = {frozenset(member.endpoints) for member in reported.values()}
     known = {
         member.broker_id: member
         for member in remembered
         if frozenset(member.endpoints) not in places
     }
-    return sorted((known | dict(told)).values(), key=lambda each: each.broker_id)
+    return sorted((known | dict(reported)).values(), key=lambda each: each.broker_id)

@@ -1,4 +1,4 @@
-"""The replication record of a member, with the file that makes it last."""
+"""The replication record of a member, and its file."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ class ReplicationState:
         is_current: True when the file has a checksum, or the record is that of a new member.
 
     Attributes:
-        saving: The job that saves what was heard.
+        saving: The job that saves reported epochs and members.
     """
 
     def __init__(
@@ -68,12 +68,11 @@ class ReplicationState:
 
     @classmethod
     async def load(cls, root: Path, files: FileSystem, blocking: Blocking) -> "ReplicationState":
-        """Return what lies below `root`; that of a new member where there is nothing.
+        """Return the record below `root`, or the record of a new member without a file.
 
         Raises:
-            StoreError: There is a file, and neither it nor the generation before is right: what
-                was promised to other members is unknown. Or it holds an epoch that was made up,
-                above which none can begin.
+            StoreError: The file and its previous generation are damaged, so the promises to other
+                members are unknown. Or the record has a made-up epoch above which none can begin.
         """
 
         def find() -> StoredTable[ReplicationRecord]:
@@ -127,7 +126,7 @@ class ReplicationState:
 
     @property
     def members(self) -> Sequence[BrokerMember]:
-        """Every member of the name, as last known."""
+        """Members of the broker name, as last known."""
         return self._record.members
 
     def heard_of(self, epoch: int) -> str:
@@ -137,7 +136,7 @@ class ReplicationState:
             epoch: Number that a NameServer or a trusted master reports.
 
         Returns:
-            Why it is not believed, and so changes nothing; "" when it is.
+            Reason for which the epoch is rejected and changes nothing; "" when it is accepted.
         """
         doubt = doubt_of(epoch)
         if epoch > self._record.highest_known and not doubt:
@@ -152,9 +151,9 @@ class ReplicationState:
         """Begin an epoch at the log's end: this member is the master. Durable when it returns.
 
         Args:
-            number: Above every other.
-            start: The log's end; or its start when it has no epoch yet, so that all it holds is of
-                one.
+            number: Number of the epoch, above all earlier numbers.
+            start: End of the log. For a log without epochs, its start, so that all bytes belong
+                to the new epoch.
             store_id: Store id for a log without one.
 
         Raises:
@@ -179,7 +178,7 @@ class ReplicationState:
         logger.info("promoted epoch=%s start=%s", number, start)
 
     async def become_slave(self, highest_epoch: int, *, confirmed: PhysicalOffset) -> None:
-        """Be a slave from the next term on. Durable when it returns.
+        """Make this member a slave from the next term on. Durable when it returns.
 
         Args:
             highest_epoch: Highest known epoch.
@@ -214,7 +213,7 @@ class ReplicationState:
     async def note_replicated(self) -> None:
         """Record that other members may have this log, so that a later start polls them.
 
-        Durable when it returns; nothing when that is noted.
+        Durable when it returns. Later calls change nothing.
 
         Raises:
             StoreError: The disk refused.
@@ -233,7 +232,7 @@ class ReplicationState:
     ) -> None:
         """Record the master's epochs, role and store. Durable on return.
 
-        From then on it is a slave, however it is configured, until it is promoted.
+        From then on the member is a slave, however it is configured, until a promotion.
 
         Raises:
             StoreError: The disk refused; the record before counts.
@@ -298,7 +297,7 @@ class ReplicationState:
             await self._change(lambda record: record, in_both=False)
         except StoreError as error:
             if not self._is_failing:
-                logger.error("replication state not kept error=%s", error)
+                logger.error("replication state not saved error=%s", error)
             self._is_failing = True
             return False
         self._is_failing = False
@@ -307,28 +306,28 @@ class ReplicationState:
     async def _change(self, change: _Change, *, in_both: bool = True) -> None:
         """Save a change, in both generations unless the older one is as good."""
         async with self._writing:
-            wanted = change(self._record)
-            if wanted == self._saved and self._is_current:
-                self._record = self._saved = wanted
+            changed = change(self._record)
+            if changed == self._saved and self._is_current:
+                self._record = self._saved = changed
                 return
-            data = add_checksum(write_json(wanted.to_dict()))
+            data = add_checksum(write_json(changed.to_dict()))
             outcome: list[OSError | None] = []
             write = partial(self._write, data, in_both=in_both)
-            # A write that fails, or whose caller goes away, may be in the file all the same.
+            # A write may have reached the file although it failed or its caller was cancelled.
             self._is_current = False
             await run_shielded(self._blocking.run, write, outcome.append)
             if outcome[0] is not None:
                 raise StoreError(f"{self._path} not saved: {outcome[0]}") from outcome[0]
-            heard = self._record  # while the disk was at work
-            self._saved = wanted
+            reported = self._record  # may have changed while the disk was at work
+            self._saved = changed
             self._is_current = True
             self._record = replace(
-                wanted,
-                highest_epoch=max(wanted.highest_epoch, heard.highest_epoch),
-                members=heard.members,
+                changed,
+                highest_epoch=max(changed.highest_epoch, reported.highest_epoch),
+                members=reported.members,
             )
-            if self._record == wanted:
-                self._record = wanted
+            if self._record == changed:
+                self._record = changed
 
     def _write(self, data: bytes, *, in_both: bool) -> None:
         self._files.make_folder(self._path.parent)

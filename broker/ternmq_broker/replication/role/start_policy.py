@@ -65,7 +65,7 @@ class NameServerAnswer(NamedTuple):
     """Answer of a NameServer about the broker name."""
 
     highest: int | None
-    """The highest epoch that it accepted; None when it knows none."""
+    """Highest epoch that the NameServer accepted; None when it knows none."""
 
 
 class MemberAnswer(NamedTuple):
@@ -74,12 +74,12 @@ class MemberAnswer(NamedTuple):
     highest: int
     """Highest epoch that the member knows of."""
     newest: int
-    """The newest epoch that its log has reached: `newest_reached`."""
+    """Newest epoch that the member's log has reached; see `newest_reached`."""
     log_end: PhysicalOffset
     is_master: bool = False
     """True when the member is the master of the highest epoch that it knows of."""
     is_following: bool = False
-    """A master sends it the log, and waits for it perhaps."""
+    """True when a master sends the log to the member, and may wait for it."""
 
 
 Answer = NameServerAnswer | MemberAnswer
@@ -92,7 +92,7 @@ class StartDecision(NamedTuple):
     reason: str
     """Text for the log, without a full stop."""
     begins: int | None = None
-    """The epoch that a master begins at its log's end; None = it goes on with its last."""
+    """Epoch that a master begins at its log's end; None = the master continues its newest epoch."""
 
 
 def decide_start(
@@ -106,18 +106,18 @@ def decide_start(
         is_forced: True when an operator forces the member to be the master. That replaces missing
             answers and overrides NameServers, but not a member of a higher epoch.
     """
-    told = list(answers)
+    known = list(answers)
     if not own.is_master:
         return StartDecision(StartRole.SLAVE, "it is a slave")
     epoch = newest(own.epochs)
     # A member with its first log and without slaves, as far as it knows. A master that answers is
     # another process of the same name, and a NameServer may remember an earlier log.
     is_new = not own.epochs and not own.is_replicated
-    members = [each for each in told if isinstance(each, MemberAnswer)]
+    members = [each for each in known if isinstance(each, MemberAnswer)]
     of_members = max(
         (each.highest for each in members if not (is_new and each.is_master)), default=0
     )
-    highest = max(own.highest, *(each.highest or 0 for each in told), 0)
+    highest = max(own.highest, *(each.highest or 0 for each in known), 0)
     if of_members > epoch:
         return StartDecision(
             StartRole.SLAVE, f"a member knows of epoch {of_members}, it of {epoch}"
@@ -129,12 +129,12 @@ def decide_start(
         return StartDecision(
             StartRole.SLAVE, f"epoch {highest} began elsewhere, its own is {epoch}"
         )
-    ahead = [each for each in told if _is_ahead(own, each)]
+    ahead = [each for each in known if _is_ahead(own, each)]
     if own.may_lack_confirmed and ahead:
         return StartDecision(StartRole.WAIT, "a member has more of the log: it is to be promoted")
     if not own.is_replicated:
         return StartDecision(StartRole.MASTER, "nobody ever followed it", _begins(own))
-    if any(_confirms(own, each) for each in told):
+    if any(_confirms(own, each) for each in known):
         return StartDecision(StartRole.MASTER, f"no epoch above {epoch} is known", _begins(own))
     return StartDecision(StartRole.WAIT, f"nobody confirms that no epoch above {epoch} began")
 
@@ -142,8 +142,8 @@ def decide_start(
 def why_not_promote(own: MemberLog, others: Sequence[MemberAnswer]) -> str:
     """Return the reason against the promotion of a slave; "" without one.
 
-    Of the slaves that a message needed, the one with the longest log of the newest epoch has it.
-    It is among those that answered when no more are missing than a message needed slaves, less one.
+    Of the slaves that a message needed, the slave with the longest log of the newest epoch has it.
+    That slave is among those that answered, if fewer slaves are missing than a message needed.
 
     Args:
         own: Log of the slave.
@@ -151,8 +151,8 @@ def why_not_promote(own: MemberLog, others: Sequence[MemberAnswer]) -> str:
     """
     if own.is_empty:
         return "its log holds nothing"
-    lives = [each for each in others if each.is_master or each.is_following]
-    if any(each.highest >= own.highest_known for each in lives):
+    active = [each for each in others if each.is_master or each.is_following]
+    if any(each.highest >= own.highest_known for each in active):
         return MASTER_LIVES
     mine = newest_reached(own.epochs, own.end)
     best = max(((each.newest, each.log_end) for each in others), default=(0, PhysicalOffset(0)))

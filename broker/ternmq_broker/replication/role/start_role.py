@@ -100,8 +100,8 @@ async def decide(
         own: Knowledge of the member about itself.
         ask: Polls NameServers and members.
         name: Broker name, for the log.
-        is_forced: Start as the master without a confirmation, even as a slave.
-        is_promoted: It has begun its epoch just now, when everybody was asked.
+        is_forced: True when the member starts as the master without a confirmation, even a slave.
+        is_promoted: True when a promotion, which polled all members, has just begun the epoch.
     """
     if is_promoted and own.is_master and own.was_clean and own.highest <= newest(own.epochs):
         return StartDecision(StartRole.MASTER, "it was promoted")
@@ -135,6 +135,6 @@ def _decided(own: OwnState, asked: EpochPollResult, *, is_forced: bool) -> Start
     )
     if decision.start is not StartRole.MASTER or own.is_master:
         return decision
-    # It was a slave: its epoch is another's.
+    # A slave's newest epoch belongs to another master.
     highest = max(own.highest, newest(own.epochs), asked.highest)
     return decision._replace(begins=number_of_promotion(highest, own.broker_id))

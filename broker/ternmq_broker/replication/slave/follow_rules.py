@@ -91,7 +91,7 @@ def check_master(epochs: Epochs, *, highest_epoch: int) -> int:
         ProtocolBroken: The list is empty, a newer epoch is known, or the epoch is implausible.
     """
     if not epochs:
-        raise ProtocolBroken("it tells no epoch")
+        raise ProtocolBroken("it sends no epoch")
     if epochs[-1].number < highest_epoch:
         raise ProtocolBroken(f"its epoch {epochs[-1].number} is over: {highest_epoch} has begun")
     if doubt := doubt_of(epochs[-1].number, highest_epoch):

@@ -1,8 +1,8 @@
-"""The follower of a master's log: it appends bytes as they come and acknowledges them when safe.
+"""The follower of a master's log, which appends received bytes and acknowledges safe ones.
 
-One job follows: it finds the master, agrees with it on where the logs meet, and takes its bytes for
-as long as the stream lasts. Another one acknowledges: it is woken whenever more is safe, and else
-every second, so that both sides know that the other one lives.
+One job follows: it finds the master, agrees with it on the common offset of both logs, and appends
+received bytes until the stream ends. Another job acknowledges: it wakes whenever more bytes are
+safe, and at least every second, so that each side knows that the other one is alive.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 NEAR_BYTES: Final = 1 << 20
 FAR_BYTES: Final = 16 << 20
-"""A slave that lacks more is catching up: bytes first, and readers may wait a little."""
+"""Bytes that a slave lacks while it catches up; readers may then wait a little."""
 
 _RETRY_PAUSE_S: Final = 0.5
 _REFUSED_PAUSE_S: Final = 5.0
@@ -67,10 +67,9 @@ class LogFollower:
         store: The slave's store.
         store_loop: Jobs of the store, woken by each append and each confirm offset.
         flush_mode: Flush mode of the store.
-        on_cut: Called with a cut that the closed log needs before the slave can follow, and with
-            the master's epoch: the term is to end.
-        is_term_over: Returns whether the term is of an earlier epoch than the given one, whose
-            bytes are next.
+        on_cut: Called with a cut that the log needs before the slave can follow, and with the
+            master's epoch. The callee ends the term.
+        is_term_over: Returns whether the given epoch of the master is later than the term's.
 
     Attributes:
         connection: Connection to the master, while the slave follows.
@@ -117,7 +116,7 @@ class LogFollower:
         store.cleaner.holders.append(lambda: self._master_start)
 
     def jobs(self) -> Sequence[Job]:
-        """Return the jobs; `leave` before they are left."""
+        """Return the jobs; callers call `leave` before the jobs end."""
         return (
             Job(name="follow", interval_s=_RETRY_PAUSE_S, step=self.step),
             self._acknowledging,
@@ -136,7 +135,7 @@ class LogFollower:
         """Follow a master for as long as it can be followed: a step of a job, ended by `leave`.
 
         Returns:
-            Whether it was followed, so that it is worth another attempt at once.
+            True when the slave followed for a while, so that it may try again at once.
         """
         if self._is_leaving:
             return False
@@ -242,7 +241,6 @@ class LogFollower:
             await stream.write(replication.FollowRequest(probed=probed))
 
     async def _read(self, stream: FollowStream) -> replication.FollowReply:
-        """Return what the master says next, within the longest silence there may be."""
         try:
             async with asyncio.timeout(SILENCE_MAX_MS / _SECOND_MS):
                 reply = await stream.read()
@@ -260,7 +258,7 @@ class LogFollower:
         self._epoch = check_master(epochs, highest_epoch=state.highest_epoch)
         cut = cut_needed(accepted, log, file_bytes=self._store.log_file_bytes)
         if not accepted.store_id:
-            raise ProtocolBroken("it does not tell whose bytes its log holds")
+            raise ProtocolBroken("it sends no store id")
         if cut is not None:
             self._note_problem(cut_text(cut))
             self._is_leaving = True
@@ -292,11 +290,6 @@ class LogFollower:
         self._acknowledging.wake()
 
     async def _take_pieces(self, stream: FollowStream) -> None:
-        """Append what comes for as long as it comes.
-
-        Raises:
-            TernError: The stream ended.
-        """
         clock, store, state = self._env.clock, self._store, self._member.state
         while (reply := await stream.read()) is not None:
             self._heard_at_ms = clock.monotonic_ms()
@@ -308,19 +301,19 @@ class LogFollower:
                 log_end=store.max_physical,
             )
             self._note_master(piece)
-            told = PhysicalOffset(piece.confirm_offset)
+            confirmed = PhysicalOffset(piece.confirm_offset)
             if store.confirm_limit is not None:
-                # Before the bytes are there: a master before may have confirmed more of others.
-                store.confirm_limit = min(store.confirm_limit, told)
+                # Before the append: an earlier master may have confirmed more bytes of another log.
+                store.confirm_limit = min(store.confirm_limit, confirmed)
             if piece.data:
                 await self._append(piece)
                 self._note_behind()
-            store.confirm_limit = told
+            store.confirm_limit = confirmed
             self._store_loop.appended()
         raise ProtocolBroken("it ended the stream")
 
     async def _append(self, piece: replication.LogPiece) -> None:
-        """Store a piece; wait for room as long as it takes.
+        """Store a piece; wait for space as long as it takes.
 
         Raises:
             StoreError: The bytes do not continue the log, or the disk failed.
@@ -348,18 +341,18 @@ class LogFollower:
                 self._waits_for_space = False
                 self._heard_at_ms = self._env.clock.monotonic_ms()
         if is_logged:
-            logger.info("there is room again broker=%s", self._member.identity.name)
+            logger.info("slave has space again broker=%s", self._member.identity.name)
             self._problem = ""
 
     async def _busy_pause(self) -> None:
-        """Wait for the file that is being made, or for notes that are being written."""
+        """Wait for a new file or for notes that are being written."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SPACE_PAUSE_S):
                 if not await self._store_loop.space_made():
                     await asyncio.sleep(_BUSY_PAUSE_S)
 
     def _log_full(self, error: StoreFull) -> bool:
-        logger.error("no room to follow broker=%s error=%s", self._member.identity.name, error)
+        logger.error("slave has no space broker=%s error=%s", self._member.identity.name, error)
         self._problem = str(error)
         return True
 
@@ -377,7 +370,8 @@ class LogFollower:
     async def acknowledge(self) -> bool:
         """Acknowledge the safe offset to the master, if it has moved or a second has passed.
 
-        A step of a job. Lets go of a master that is silent or deposed, or when the disk failed.
+        The step of a job. It ends the stream of a silent or deposed master, and when the disk
+        failed.
         """
         stream = self._stream
         if stream is None or self._is_leaving:
@@ -385,7 +379,7 @@ class LogFollower:
         store, now_ms = self._store, self._env.clock.monotonic_ms()
         is_silent = now_ms - self._heard_at_ms > SILENCE_MAX_MS and not self._waits_for_space
         if is_silent or store.failure or self._member.state.highest_epoch > self._epoch:
-            logger.warning("master let go master=%s silent=%s", self._master, is_silent)
+            logger.warning("stream to master ended master=%s silent=%s", self._master, is_silent)
             stream.cancel()
             return False
         safe = store.safe_offset
@@ -402,7 +396,7 @@ class LogFollower:
             async with asyncio.timeout(SILENCE_MAX_MS / _SECOND_MS):
                 await stream.write(replication.FollowRequest(ack=ack))
         except (TernError, TimeoutError):
-            stream.cancel()  # who reads it says why
+            stream.cancel()  # the reader of the stream logs the reason
             return False
         return store.safe_offset != safe
 
@@ -413,13 +407,13 @@ class LogFollower:
             self._acknowledging.wake()
 
     async def keep_confirmed(self) -> bool:
-        """Save the confirm offset: the step of a job, and the last act of a term."""
+        """Save the confirm offset. The step of a job, and the last act of a term."""
         confirmed = self._store.confirm_offset
         if confirmed > self._confirmed_kept:
             try:
                 await self._member.state.keep_confirmed(confirmed)
             except TernError as error:
-                logger.error("confirmed offset not kept error=%s", error)
+                logger.error("confirm offset not saved error=%s", error)
                 return False
             self._confirmed_kept = confirmed
         return False

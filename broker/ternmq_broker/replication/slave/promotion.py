@@ -37,11 +37,11 @@ class PromotionService:
     """Service of promotions, at every member. Owned by the broker's loop.
 
     Args:
-        member: This member.
+        member: Membership of the broker.
         own_id: Configured id.
         env: Clock, randomness.
-        store: Store of this member.
-        tables: Tables of this member.
+        store: Store of the broker.
+        tables: Tables of the broker.
         following: Replication of a slave; None for a master.
         make_readable: Dispatches confirmed messages at once.
     """
@@ -94,7 +94,7 @@ class PromotionService:
             self._is_promoting = False
 
     async def _check(self, following: SlaveReplication, *, is_forced: bool) -> EpochPollResult:
-        """Return the result of a poll, if no reason speaks against the promotion.
+        """Poll the members, and return the result if it allows the promotion.
 
         Raises:
             RefusedError: The promotion is refused; it had no effect.
@@ -121,7 +121,7 @@ class PromotionService:
         reason = why_not_promote(log, asked.members)
         missing = asked.missing_slaves
         if not reason and self._member.role is BrokerRole.SYNC_MASTER:
-            # A message is at as many slaves as it needed: one of them must be among those asked.
+            # Each message is at as many slaves as it needed: one of them must have answered.
             may_miss = max(0, self._member.replicas_needed - 2)
             if len(missing) > may_miss:
                 ids = ", ".join(map(str, missing))
@@ -149,11 +149,11 @@ class PromotionService:
         number = number_of_promotion(max(asked.highest, state.highest_epoch), self._own_id)
         confirmed = store.confirm_offset
         await following.leave()
-        await asyncio.sleep(0)  # what was under way has ended: nothing is appended any more
+        await asyncio.sleep(0)  # the steps under way end: nothing is appended any more
         try:
             await self._serve_all()
             tables = self._tables
-            # Before the next term forgets offsets of topics that the table has not.
+            # Otherwise the next term would drop offsets of topics that the table lacks.
             put_found_topics(tables.topics, store.queues(), now_ms=self._env.clock.wall_ms())
             clamped = self._clamp_offsets()
             for file in (tables.topics_file, tables.offsets_file, tables.versions_file):
@@ -164,7 +164,7 @@ class PromotionService:
             store_id = f"{self._env.random.getrandbits(64):016x}"
             await state.promote(number, store.max_physical, store_id=store_id)
         except BaseException:
-            # It follows no more: another term of a slave does.
+            # This term follows no more: the next term of a slave does.
             member.end(EndReason.FENCED)
             raise
         member.end(EndReason.PROMOTED)

@@ -1,7 +1,7 @@
 """The policy of a slave for each RPC: served, served to readers, or refused. Pure.
 
-A slave never writes its log or its master's tables by itself: RPCs that would do so are refused in
-this one place. A refused call had no effect, and may be tried at the master.
+A slave never writes its log or its master's tables by itself. This module alone refuses RPCs that
+would do so. A refused call had no effect, and may be tried at the master.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -99,13 +99,13 @@ def _ruled(
         return handler
     serve = handler.function
 
-    async def refuse(_asked: Any, _call: Call) -> Never:
+    async def refuse(_request: Any, _call: Call) -> Never:
         raise is_slave(who, "its master alone does this")
 
-    async def read(asked: Any, call: Call) -> Any:
+    async def read(request: Any, call: Call) -> Any:
         if not may_be_read():
             raise is_slave(who, "slaves may not be read from (broker.slave_read_enabled)")
-        return await serve(asked, call)
+        return await serve(request, call)
 
     return Handler(handler.rpc, refuse if rule is SlaveRpcPolicy.REFUSED else read)
 

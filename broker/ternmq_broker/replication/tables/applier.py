@@ -1,4 +1,4 @@
-"""The applier of a master's tables: it replaces or merges those that are here."""
+"""The applier of a master's tables, which replaces or merges the tables of a slave."""
 
 import asyncio
 import logging
@@ -53,7 +53,7 @@ class TableApplier:
         tables: Tables of the slave.
         no_cleaning: Held while a topic is deleted: retention removes no files then.
         topics_changed: Called after topics changed.
-        topic_gone: Called with each topic that was deleted, so that its readers are told.
+        topic_gone: Called with each deleted topic, so that held pulls of it end.
     """
 
     def __init__(
@@ -85,52 +85,52 @@ class TableApplier:
             OFFSETS: self._offsets,
         }
 
-    async def take(self, told: TableUpdate) -> None:
-        """Apply one table, or keep it until the log has what it speaks of.
+    async def take(self, update: TableUpdate) -> None:
+        """Apply one table, or hold it until the log has the deliveries that it describes.
 
         Raises:
-            ProtocolBroken: It cannot be such a table; those that came before are applied.
+            ProtocolBroken: The content is impossible; earlier tables are applied.
             TernError: The disk refused, or the store is busy; a repetition is safe.
         """
-        if told.table in AFTER_THE_LOG and self._store.safe_offset < told.log_end:
-            # The first one waits for its end of the log, and the newest one comes after it: if the
-            # newest took the place of the first each time, none would ever be reached.
-            later = [each for each in self._waiting if each.table == told.table][1:]
+        if update.table in AFTER_THE_LOG and self._store.safe_offset < update.log_end:
+            # The first update stays: if each newer one replaced it, the log would never reach the
+            # end that an update waits for.
+            later = [each for each in self._waiting if each.table == update.table][1:]
             for each in later:
                 self._waiting.remove(each)
-            self._waiting.append(told)
+            self._waiting.append(update)
             return
-        for older in [each for each in self._waiting if each.table == told.table]:
+        for older in [each for each in self._waiting if each.table == update.table]:
             self._waiting.remove(older)
-        await self._apply(told)
+        await self._apply(update)
 
     async def take_waiting(self) -> None:
-        """Apply what waits for the log and need not any more."""
+        """Apply the held tables whose deliveries the log has reached."""
         safe = self._store.safe_offset
-        for told in [each for each in self._waiting if each.log_end <= safe]:
-            await self._apply(told)
-            self._waiting.remove(told)
+        for update in [each for each in self._waiting if each.log_end <= safe]:
+            await self._apply(update)
+            self._waiting.remove(update)
 
     def forget_waiting(self) -> Sequence[str]:
-        """Drop tables that wait, because another master may follow; return their names."""
+        """Drop held tables before another master is followed; return their names."""
         tables = [each.table for each in self._waiting]
         self._waiting.clear()
         return tables
 
-    async def _apply(self, told: TableUpdate) -> None:
-        take = self._takes.get(told.table)
+    async def _apply(self, update: TableUpdate) -> None:
+        take = self._takes.get(update.table)
         if take is None:
-            return  # of a newer version of this program
+            return  # a table of a newer version of this program
         try:
-            await take(told.content)
+            await take(update.content)
         except (ValueError, LookupError, TypeError, IllegalName) as error:
-            raise ProtocolBroken(f"its table {told.table!r} cannot be: {error}") from error
+            raise ProtocolBroken(f"its table {update.table!r} is impossible: {error}") from error
 
     async def _deletions(self, content: Mapping[str, Any]) -> None:
-        """Delete from the queues what the master deleted: what comes later in the log stays."""
+        """Delete the records that the master deleted; later records of the log stay."""
         deleted: dict[PhysicalOffset, list[str]] = {}
-        for topic, told in as_object(content.get("deletions", {}), "deletions").items():
-            at = PhysicalOffset(as_int(told, f"deletion of {topic}"))
+        for topic, received in as_object(content.get("deletions", {}), "deletions").items():
+            at = PhysicalOffset(as_int(received, f"deletion of {topic}"))
             check_topic(topic)
             if self._store.deletions.get(topic) != at and at > self._store.min_physical:
                 deleted.setdefault(at, []).append(topic)
@@ -141,7 +141,7 @@ class TableApplier:
                     self._store.delete_topic(*some, at=at)
                 for topic in some:
                     self._topic_gone(topic)
-                await asyncio.sleep(0)  # others' turn
+                await asyncio.sleep(0)  # yields to requests
             logger.info(
                 "topics deleted as at the master topics=%s of %s before=%s",
                 topics[:3],
@@ -152,9 +152,9 @@ class TableApplier:
     async def _topics(self, content: Mapping[str, Any]) -> None:
         tables = self._tables
         parse = partial(TopicTable.from_dict, content, now_ms=self._clock.wall_ms())
-        told = await self._blocking.run(parse)
+        received = await self._blocking.run(parse)
         before = tables.topics.version
-        for topic in tables.topics.take_over(told):
+        for topic in tables.topics.take_over(received):
             tables.offsets.remove_topic(topic)
             tables.filters.remove_topic(topic)
             self._topic_gone(topic)
@@ -164,19 +164,19 @@ class TableApplier:
 
     async def _groups(self, content: Mapping[str, Any]) -> None:
         tables = self._tables
-        told = await self._blocking.run(_groups_of, content, self._clock.wall_ms())
-        for group in tables.groups.take_over(told):
+        received = await self._blocking.run(_groups_of, content, self._clock.wall_ms())
+        for group in tables.groups.take_over(received):
             tables.offsets.remove_group(group)
             tables.filters.remove_group(group)
             logger.info("group gone as at the master group=%s", group)
 
     async def _filters(self, content: Mapping[str, Any]) -> None:
-        told = await self._blocking.run(FilterTable.from_dict, content)
-        for one in told:
+        received = await self._blocking.run(FilterTable.from_dict, content)
+        for one in received:
             check_topic(one.topic)
             check_stored_group(one.group)
         now_ms, log_end = self._clock.wall_ms(), self._store.max_physical
-        self._tables.filters.take_over(told, now_ms=now_ms, log_end=log_end)
+        self._tables.filters.take_over(received, now_ms=now_ms, log_end=log_end)
 
     async def _delays(self, content: Mapping[str, Any]) -> None:
         now_ms = self._clock.wall_ms()
@@ -195,14 +195,14 @@ class TableApplier:
             raise ValueError("there is no checkpoint")
         numbers = [as_int(each, "checkpoint") for each in cast("list[object]", found)]
         look_behind = as_int(content.get("lookBehind", 0), "lookBehind")
-        told = TimerCheckpoint._make((*numbers, look_behind))
-        if min(told) < 0:
-            raise ValueError(f"negative number in {told}")
-        if told != self._tables.timer:
-            await self._tables.save_timer(told)
+        received = TimerCheckpoint._make((*numbers, look_behind))
+        if min(received) < 0:
+            raise ValueError(f"negative number in {received}")
+        if received != self._tables.timer:
+            await self._tables.save_timer(received)
 
     async def _offsets(self, content: Mapping[str, Any]) -> None:
-        """Merge what the master keeps with what was committed here."""
+        """Merge the master's offsets with offsets that were committed here."""
         offsets = self._tables.offsets
         for kept, was_removed in await self._blocking.run(parse_rows, content):
             if was_removed:
@@ -215,7 +215,7 @@ class TableApplier:
 
 def _groups_of(content: Mapping[str, Any], now_ms: int) -> GroupTable:
     """Return the groups of a master, each checked to fit the wire."""
-    told = GroupTable.from_dict(content, now_ms=now_ms)
-    for each in told:
+    received = GroupTable.from_dict(content, now_ms=now_ms)
+    for each in received:
         group_settings_to_pb(each)
-    return told
+    return received

@@ -33,8 +33,8 @@ async def take_over_offsets(
 ) -> int:
     """Merge the offsets of every slave that answers into the table, before calls are served.
 
-    An offset beyond the end of its queue is set to that end, under a version of its own: the
-    message that will be stored there is not the one that the slave's group has seen.
+    An offset beyond the end of its queue is set to that end, with a new version: the message that
+    will be stored there is not the one that the slave's group has consumed.
 
     Args:
         env: Network and blocking calls.
@@ -76,28 +76,28 @@ async def take_over_offsets(
 
 
 def _merge(
-    tables: Tables, told: VersionedOffset, end_of: Callable[[str, int], QueueOffset], *, now_ms: int
+    tables: Tables, row: VersionedOffset, end_of: Callable[[str, int], QueueOffset], *, now_ms: int
 ) -> bool:
-    """Merge one offset if its topic is known; return whether it is newer."""
-    if told.offset is None or tables.topics.get(told.topic) is None:
+    """Merge an offset if its topic is known; return whether the offset is newer."""
+    if row.offset is None or tables.topics.get(row.topic) is None:
         return False
-    if not tables.offsets.versions.is_believed(told.group, told.topic, told.queue_id, told.version):
+    if not tables.offsets.versions.is_believed(row.group, row.topic, row.queue_id, row.version):
         logger.warning(
-            "offset not taken, its version is made up group=%s topic=%s queue=%s version=%s",
-            told.group,
-            told.topic,
-            told.queue_id,
-            told.version,
+            "offset rejected, its version is made up group=%s topic=%s queue=%s version=%s",
+            row.group,
+            row.topic,
+            row.queue_id,
+            row.version,
         )
         return False
-    end = end_of(told.topic, told.queue_id)
+    end = end_of(row.topic, row.queue_id)
     try:
-        tables.groups.use(told.group, now_ms=now_ms)
+        tables.groups.use(row.group, now_ms=now_ms)
     except RefusedError:
-        return False  # there are as many groups as may be
+        return False  # the limit of groups is reached
     except IllegalName:
-        pass  # a long group of RocketMQ, whose offsets are kept though no client can use it
-    is_newer = tables.offsets.merge(told)
-    if is_newer and told.offset > end:
-        tables.offsets.clamp(told.group, told.topic, told.queue_id, end)
+        pass  # a long group of RocketMQ: its offsets are stored although no client can use it
+    is_newer = tables.offsets.merge(row)
+    if is_newer and row.offset > end:
+        tables.offsets.clamp(row.group, row.topic, row.queue_id, end)
     return is_newer

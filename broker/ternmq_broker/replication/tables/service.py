@@ -1,4 +1,4 @@
-"""Metadata: the changed tables of this broker, for the other members of its name."""
+"""The service of Metadata, which sends changed tables to the other members of the name."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from ternmq_store.message_store import MessageStore
 
 PIECE_BYTES_MAX: Final = 256 << 10
 WAIT_MAX_MS: Final = 30_000
-_LOOK_PAUSE_S: Final = 0.1
+_POLL_PAUSE_S: Final = 0.1
 
 MetadataStream = ServerStream[replication.MetadataRequest, replication.MetadataReply]
 
@@ -86,24 +86,24 @@ class MetadataService:
         while (request := await stream.read()) is not None:
             wait_ms = min(max(0, request.wait_ms), WAIT_MAX_MS)
             until_ms = self._clock.monotonic_ms() + wait_ms
-            revisions, wanted = dict(request.revisions), frozenset(request.tables)
-            while not await self._tell(stream, revisions, wanted):
+            revisions, tables = dict(request.revisions), frozenset(request.tables)
+            while not await self._send_changed(stream, revisions, tables):
                 self._note_caught_up(stream)
                 if self._clock.monotonic_ms() >= until_ms or self._admission.is_closing:
                     break
-                await asyncio.sleep(_LOOK_PAUSE_S)
+                await asyncio.sleep(_POLL_PAUSE_S)
             await stream.write(replication.MetadataReply(is_end=True))
 
-    async def _tell(
-        self, stream: MetadataStream, revisions: Mapping[str, str], wanted: frozenset[str]
+    async def _send_changed(
+        self, stream: MetadataStream, revisions: Mapping[str, str], tables: frozenset[str]
     ) -> bool:
         """Send every changed table; return whether there was one."""
         log_end = self._store.max_physical
-        snapshots = self._snapshots.changed(revisions, wanted)
+        snapshots = self._snapshots.changed(revisions, tables)
         for snapshot in snapshots:
             await self._send(stream, snapshot, log_end)
         last = snapshots[-1:]
-        while last and last[0].more:  # of the offsets, which come last
+        while last and last[0].more:  # the offsets, which come last, in several snapshots
             last = self._snapshots.offsets(last[0].revision)
             for snapshot in last:
                 await self._send(stream, snapshot, log_end)

@@ -89,36 +89,36 @@ class TableSnapshots:
         }
 
     def changed(
-        self, revisions: Mapping[str, str], wanted: frozenset[str]
+        self, revisions: Mapping[str, str], requested: frozenset[str]
     ) -> Sequence[TableSnapshot]:
-        """Return all tables that changed, as they are at this moment, in the order to apply them.
+        """Return the present state of each changed table, in the order to apply them.
 
         Args:
             revisions: Revisions of the reader's tables.
-            wanted: Requested tables; empty = every one.
+            requested: Names of the requested tables; empty = all tables.
         """
         found: list[TableSnapshot] = []
         for table, (token, content) in self._whole.items():
-            if wanted and table not in wanted:
+            if requested and table not in requested:
                 continue
             revision = f"{self._incarnation}:{token()}"
             if revisions.get(table) != revision:
                 found.append(TableSnapshot(table, revision, content()))
-        if not wanted or OFFSETS in wanted:
+        if not requested or OFFSETS in requested:
             found += self.offsets(revisions.get(OFFSETS, ""))
         return found
 
     def offsets(self, revision: str) -> Sequence[TableSnapshot]:
-        """Return the offsets that changed since `revision`, or some of them; nothing if none did.
+        """Return the offsets that changed since `revision`, at most `OFFSETS_MAX` at once.
 
-        Only the changes of this table are sent: it is large and changes every second.
+        Only changes of offsets are sent: the table is large and changes every second.
         """
         incarnation, _, token = revision.partition(":")
         number = token.partition(".")[0]
         is_ours = incarnation == self._incarnation and number.isascii() and number.isdigit()
         offsets = self._tables.offsets
-        rows, told, more = offsets.changed_since(int(number) if is_ours else 0, most=OFFSETS_MAX)
-        now = f"{self._incarnation}:{told}.{offsets.versions.tokens_end}"
+        rows, newest, more = offsets.changed_since(int(number) if is_ours else 0, most=OFFSETS_MAX)
+        now = f"{self._incarnation}:{newest}.{offsets.versions.tokens_end}"
         if now == revision:
             return ()
         content = {
@@ -150,8 +150,8 @@ class TableSnapshots:
         return rows
 
     def _deletions_token(self) -> str:
-        told = "".join(f"{at} {topic}\n" for topic, at in sorted(self._deletions().items()))
-        return str(zlib.crc32(told.encode()))
+        lines = "".join(f"{at} {topic}\n" for topic, at in sorted(self._deletions().items()))
+        return str(zlib.crc32(lines.encode()))
 
 
 def _now(content: Mapping[str, Any]) -> _Content:

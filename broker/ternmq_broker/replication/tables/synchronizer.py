@@ -1,4 +1,4 @@
-"""The synchronizer of a slave's tables: a job that asks the master again and again for changes."""
+"""The synchronizer of a slave's tables, a job that requests changes from the master."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 _PAUSE_S: Final = 0.2
-"""Between two rounds; one that finds no change lasts half a second itself."""
+"""Pause between two requests. A request without changes waits `_WAIT_MS` at the master."""
 
 _WAIT_MS: Final = 500
 
@@ -50,15 +50,15 @@ class TableSynchronizer:
         self._revisions: dict[str, str] = {}
         self._is_leaving = False
         self._problem = ""
-        self._not_taken = ""
+        self._rejected = ""
         self._followed_at_ms: int | None = None
 
     def jobs(self) -> Sequence[Job]:
-        """Return the job; `leave` before it is left."""
+        """Return the job; callers call `leave` before it ends."""
         return (Job(name="follow-metadata", interval_s=_PAUSE_S, step=self.step),)
 
     def age_ms(self) -> int:
-        """Return how long ago the tables were last those of the master; -1 = never."""
+        """Return the time since the tables last equalled the master's; -1 = never."""
         if self._followed_at_ms is None:
             return -1
         return self._env.clock.monotonic_ms() - self._followed_at_ms
@@ -66,53 +66,53 @@ class TableSynchronizer:
     async def leave(self) -> None:
         """End the step that is under way, and begin no other."""
         self._is_leaving = True
-        self._let_go()
+        self._cancel_reader()
 
     async def step(self) -> bool:
-        """Apply the tables that changed at the master: the step of a job."""
+        """Apply the tables that changed at the master. The step of a job."""
         connection = self._master_connection()
         if connection is None or self._is_leaving:
-            self._let_go()
+            self._cancel_reader()
             return False
         reader = self._reader
         if reader is None or connection is not self._connection:
-            self._let_go()
+            self._cancel_reader()
             for table in self._applier.forget_waiting():
                 self._revisions.pop(table, None)
             self._connection = connection
             reader = self._reader = TableReader(connection, self._env.blocking)
-        self._not_taken = ""
+        self._rejected = ""
         try:
             await reader.read_changed(self._revisions, self._take, wait_ms=_WAIT_MS)
             await self._applier.take_waiting()
         except TernError as error:
-            self._note(str(error))
-            self._let_go()
+            self._note_problem(str(error))
+            self._cancel_reader()
             return False
-        if not self._not_taken:
+        if not self._rejected:
             self._followed_at_ms = self._env.clock.monotonic_ms()
             self._tables.offsets.is_awaited = False
-        self._note(self._not_taken)
+        self._note_problem(self._rejected)
         return False
 
-    async def _take(self, told: TableUpdate) -> None:
+    async def _take(self, update: TableUpdate) -> None:
         try:
-            await self._applier.take(told)
+            await self._applier.take(update)
         except (StoreError, BrokerBusy) as error:
-            # A full disk, say: the table is requested again, and the others are applied.
-            self._not_taken = f"its table {told.table!r} cannot be kept: {error}"
+            # For example a full disk: the table is requested again, and the others are applied.
+            self._rejected = f"its table {update.table!r} cannot be saved: {error}"
             return
-        self._revisions[told.table] = told.revision
+        self._revisions[update.table] = update.revision
 
-    def _let_go(self) -> None:
+    def _cancel_reader(self) -> None:
         if self._reader is not None:
             self._reader.cancel()
             self._reader = None
         self._connection = None
 
-    def _note(self, problem: str) -> None:
+    def _note_problem(self, problem: str) -> None:
         if problem == self._problem:
             return
         self._problem = problem
         if problem and self._master_connection() is not None and not self._is_leaving:
-            logger.warning("tables not those of the master reason=%s", problem)
+            logger.warning("tables differ from the master's reason=%s", problem)

@@ -12,7 +12,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.route import QUEUES_MAX
 
 DELETIONS: Final = "deletions"
-"""Topics that were deleted, and the offset of the log before which their records count no more."""
+"""Deleted topics, and the log offsets before which their records do not count."""
 
 TOPICS: Final = "topics"
 GROUPS: Final = "groups"
@@ -21,19 +21,19 @@ DELAY_OFFSETS: Final = "delay_offsets"
 TRANSACTIONS: Final = "transactions"
 TIMER: Final = "timer"
 OFFSETS: Final = "offsets"
-"""Offsets of groups, with their versions: what changed, not the whole table. Those of
-transactions are among `TRANSACTIONS`."""
+"""Changed offsets of groups, with their versions. `TRANSACTIONS` has the offsets of
+transactions."""
 
 AFTER_THE_LOG: Final = frozenset({DELAY_OFFSETS, TRANSACTIONS, TIMER})
-"""Tables of the progress of deliveries: a slave applies them once its log has those deliveries.
-Otherwise a slave that became the master would skip deliveries that its log does not have."""
+"""Tables of the progress of deliveries, which a slave applies once its log has the deliveries.
+Otherwise a promoted slave would skip deliveries that its log lacks."""
 
 
 def parse_rows(content: Mapping[str, Any]) -> Sequence[tuple[VersionedOffset, bool]]:
     """Return the offsets in a member's message, each with whether it was removed before.
 
     Raises:
-        ValueError: One of them cannot be.
+        ValueError: A row is impossible.
     """
     rows: object = content.get("offsets", [])
     if not isinstance(rows, list):
@@ -56,10 +56,10 @@ def parse_rows(content: Mapping[str, Any]) -> Sequence[tuple[VersionedOffset, bo
             and -1 <= numbers[1] < 1 << 62
             and 0 <= numbers[2] <= VERSION_MAX
         ):
-            raise ValueError(f"offset {row!r} cannot be")
-        told = None if numbers[1] < 0 else QueueOffset(numbers[1])
+            raise ValueError(f"offset {row!r} is impossible")
+        value = None if numbers[1] < 0 else QueueOffset(numbers[1])
         found.append(
-            (VersionedOffset(group, topic, numbers[0], told, numbers[2]), was_removed == 1)
+            (VersionedOffset(group, topic, numbers[0], value, numbers[2]), was_removed == 1)
         )
     return found
 

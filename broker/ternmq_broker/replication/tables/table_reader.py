@@ -21,7 +21,7 @@ Stream = ClientStream[replication.MetadataReply, replication.MetadataRequest]
 
 
 class TableUpdate(NamedTuple):
-    """One table, or what of it changed."""
+    """One table, or its changed rows."""
 
     table: str
     revision: str
@@ -57,10 +57,10 @@ class TableReader:
         """Call `take` with each table that changed since `revisions`, in the order to apply them.
 
         Args:
-            revisions: Those of the tables that are here.
+            revisions: Revisions of the reader's tables.
             take: Applies a table; its errors are raised.
             wait_ms: Longest wait for a change.
-            tables: Only these; none = every one.
+            tables: Names of the requested tables; none = all tables.
 
         Raises:
             TransportError: The member is gone, or sends an impossible message.
@@ -85,7 +85,7 @@ class TableReader:
             async with asyncio.timeout(_SILENCE_MAX_S):
                 reply = await self._stream.read()
         except TimeoutError:
-            raise ProtocolBroken("it does not tell its tables") from None
+            raise ProtocolBroken("it sends no tables") from None
         if reply is None:
             raise ProtocolBroken("it ended the stream of its tables")
         if reply.status.code:

@@ -225,7 +225,7 @@ def test_made_up_epoch_of_slave_is_refused_and_logged_and_others_are_asked(
             assert status.code == Code.INVALID_PARAMETER
             assert "ternmq broker repair-epoch" in status.remark
             await asyncio.sleep(6)
-            ends = [EndReason.FENCED] if others.told else []
+            ends = [EndReason.FENCED] if others.accepted else []
             assert (master.asked, master.ends) == (1, ends)
             await slave.leave()
 

@@ -199,7 +199,7 @@ def test_made_up_epochs_are_no_answers(caplog: pytest.LogCaptureFixture) -> None
                 known=lambda: 3,
             )
             asked = await epoch_poll.ask(own_id=1)
-            assert (asked.highest, [each.broker_id for each in asked.told]) == (3, [2])
+            assert (asked.highest, [each.broker_id for each in asked.accepted]) == (3, [2])
             assert asked.unreachable == ("ns:1", "m:1")
             assert asked.has_foreign_master  # a promotion beside it would be a second one
             assert (await epoch_poll.ask(own_id=1)).highest == 3  # and what is wrong is logged once

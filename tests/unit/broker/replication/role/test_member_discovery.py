@@ -189,7 +189,7 @@ def test_id_that_a_member_had_at_its_own_place_is_not_remembered() -> None:
 def test_missing_members_are_reported_without_dialling() -> None:
     async def main() -> None:
         async with MemoryNetwork(Random(1)) as network:
-            with pytest.raises(Unreachable, match="no NameServer tells a member of broker n"):
+            with pytest.raises(Unreachable, match="no NameServer knows a member of broker n"):
                 await discovery(network, Memory()).master(epoch_min=1, own_id=100)
 
     run_in_virtual_time(main())

@@ -87,7 +87,7 @@ def test_answer_without_a_table_is_returned() -> None:
 
 
 def test_silent_member_is_given_up() -> None:
-    with pytest.raises(ProtocolBroken, match="does not tell"):
+    with pytest.raises(ProtocolBroken, match="sends no tables"):
         read(piece("{"))
 
 
