@@ -1,8 +1,8 @@
-"""Talk between services: the seam of RPCs, and gRPC behind it. The one place that imports grpc."""
+"""RPCs between services, and gRPC behind them. The only package that imports grpc."""
 
 import os
 
-# Before gRPC is loaded, which looks once. Its handlers of forks crash about one in ten children
-# that are forked beside a living client, such as the one in which PySpark starts the JVM. Without
-# them a child that only begins another program is safe; none could go on using gRPC either way.
+# gRPC reads this variable once, when it is loaded. Its fork handlers crash about one in ten
+# children that are forked beside an open client, such as the one in which PySpark starts the JVM.
+# Without them a child that only starts another program is safe. No child can use gRPC either way.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")

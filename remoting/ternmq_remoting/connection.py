@@ -1,4 +1,4 @@
-"""The client's side: one channel to one address, its calls and its streams."""
+"""Client side of gRPC: a channel to one address, with its calls and streams."""
 
 import asyncio
 import contextlib
@@ -31,23 +31,23 @@ CLIENT_METADATA: Final = grpc.aio.Metadata(
 
 
 def error_of_rpc(error: grpc.aio.AioRpcError, peer: str) -> TernError:
-    """Return our error for one of gRPC's."""
+    """Return the error of TernMQ for an error of gRPC."""
     trailing = texts_of(error.trailing_metadata())
     return error_of_status(GrpcStatus(error.code().name, error.details() or "", trailing), peer)
 
 
 def is_being_cancelled() -> bool:
-    """Return whether the running task itself was asked to end.
+    """Return whether the running task itself is being cancelled.
 
-    gRPC raises `CancelledError` also in a task that merely waits for a call which somebody else
-    cancelled; such a task must see an error, not its own end.
+    gRPC raises `CancelledError` also in a task that waits for a call which another task cancelled.
+    The waiting task must get an error instead of its own end.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 class GrpcClientStream(Generic[ReadT, WriteT]):
-    """A caller's side of one gRPC stream.
+    """Caller's side of one gRPC stream.
 
     Cancelling a task that waits in `read` or `write` ends the stream.
     """
@@ -69,7 +69,7 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
         self._send: Callable[[bytes], Coroutine[Any, Any, None]] = call.write
 
     async def read(self) -> ReadT | None:
-        """Return the next message, or None when the peer ended the stream well."""
+        """Return the next message; None = the peer ended the stream without an error."""
         try:
             raw = await self._receive()
             return None if raw is grpc.aio.EOF else self._parse(raw)
@@ -91,7 +91,7 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
             raise await self._end(error) from error
 
     async def _begin(self) -> None:
-        """Wait until the call takes messages or is over; gRPC never tells its writers of an end."""
+        """Wait until the call accepts messages or is over. gRPC's writers see no end of a call."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None) as waiting:
 
@@ -104,7 +104,7 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
         self._has_begun = True
 
     async def finish(self) -> None:
-        """Tell the peer that no more will be written."""
+        """End the writing side of the stream."""
         try:
             await self._call.done_writing()
         except (grpc.RpcError, grpc.aio.BaseError, asyncio.CancelledError) as error:
@@ -115,7 +115,7 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
         self._call.cancel()
 
     async def _end(self, error: BaseException) -> BaseException:
-        """Return what to raise instead of `error`; the stream is over."""
+        """Return the error to raise for `error`, which ended the stream."""
         if isinstance(error, asyncio.CancelledError):
             if is_being_cancelled():
                 return error
@@ -125,7 +125,7 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
             return ConnectionLost(f"{self._peer}: sent a message that cannot be parsed")
         if isinstance(error, grpc.aio.AioRpcError) and error.code() is not grpc.StatusCode.INTERNAL:
             return error_of_rpc(error, self._peer)
-        # A failed write does not say why; the stream's own end, which it brings about, does.
+        # A failed write ends the stream. Only the end of the stream has the reason.
         if self._call.cancelled():
             return ClosedError(f"{self._peer}: the stream was cancelled on this side")
         code = await self._call.code()
@@ -138,7 +138,7 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
 
 
 class GrpcConnection:
-    """One channel to one address. Owns its calls and streams until `close`."""
+    """Channel to one address. It owns its calls and streams until `close`."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -149,15 +149,15 @@ class GrpcConnection:
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
         self.identity: Identity | None = None
-        """The peer's identity, as it told; set by the maker of the connection."""
+        """Identity in the peer's metadata. The network sets it."""
 
     @property
     def address(self) -> Address:
-        """The peer's address."""
+        """Address of the peer."""
         return self._address
 
     async def call(self, rpc: UnaryRpc[Req, Rep], request: Req, *, timeout_s: float) -> Rep:
-        """Send `request` and return the reply. Cancelling leaves it open whether it was done."""
+        """Send `request` and return the reply. After cancelling the outcome is unknown."""
         reply, _ = await self._exchange(rpc, request, timeout_s)
         status: Any = getattr(reply, "status", None)
         if status is not None and status.code not in rpc.answers:
@@ -167,12 +167,12 @@ class GrpcConnection:
     async def ask(
         self, rpc: UnaryRpc[Req, Rep], request: Req, *, timeout_s: float
     ) -> tuple[Rep, grpc.aio.Metadata]:
-        """Return the reply, whatever its status, with the peer's initial metadata."""
+        """Return the reply with any status, and the peer's initial metadata."""
         reply, call = await self._exchange(rpc, request, timeout_s)
         return reply, await call.initial_metadata()
 
     def open(self, rpc: StreamRpc[Req, Rep]) -> ClientStream[Rep, Req]:
-        """Begin a stream."""
+        """Open a stream."""
         self._check_open()
         begin = self._stream.get(rpc)
         if begin is None:
@@ -182,7 +182,7 @@ class GrpcConnection:
         return GrpcClientStream[Rep, Req](call, rpc.reply.FromString, self._peer)
 
     async def close(self) -> None:
-        """End every call and stream; who waits for one gets a `ClosedError`."""
+        """End every call and stream. Their waiters get a `ClosedError`."""
         self._is_closed = True
         await self._channel.close()
 

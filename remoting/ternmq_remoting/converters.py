@@ -1,4 +1,4 @@
-"""Converters between contract messages and domain values. Pure; decide nothing."""
+"""Converters between contract messages and domain values. Pure, without decisions."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -22,10 +22,10 @@ from ternmq_remoting.status import refusal_of
 
 
 def status_of(error: TernError) -> common.Status:
-    """Return the typed status that tells `error`.
+    """Return the typed status of `error`.
 
-    One that no peer answered for (a `TransportError`) is told as SYSTEM_ERROR: to the caller it
-    does not matter which of our own peers is away.
+    A `TransportError` becomes SYSTEM_ERROR: for the caller it does not matter which peer of this
+    service is away.
     """
     refused = refusal_of(error)
     if refused is None:
@@ -40,32 +40,32 @@ def status_of(error: TernError) -> common.Status:
 
 
 def error_of(status: common.Status, peer: str) -> RefusedError:
-    """Return the error that a typed status with another code than success tells.
+    """Return the error of a typed status with a code other than success.
 
     Args:
-        status: Of a reply, or of a part of one.
-        peer: Who refused, for the message.
+        status: Status of a reply or of a part of it.
+        peer: Name of the peer, for the message.
     """
     return refusal(status.code, status.remark, peer, may_have_happened=status.may_have_happened)
 
 
 def endpoint_to_pb(address: Address) -> common.Endpoint:
-    """Return `address` as a contract tells it."""
+    """Return `address` as a contract message."""
     return common.Endpoint(host=address.host, port=address.port)
 
 
 def endpoint_from_pb(endpoint: common.Endpoint) -> Address:
-    """Return the address that a contract tells."""
+    """Return the address in a contract message."""
     return Address(endpoint.host, endpoint.port)
 
 
 def endpoints_from_pb(endpoints: Iterable[common.Endpoint]) -> tuple[Address, ...]:
-    """Return addresses in the order told."""
+    """Return the addresses in contract messages, in their order."""
     return tuple(map(endpoint_from_pb, endpoints))
 
 
 def data_version_to_pb(version: DataVersion) -> common.DataVersion:
-    """Return `version` as a contract tells it."""
+    """Return `version` as a contract message."""
     return common.DataVersion(
         timestamp_ms=version.timestamp_ms,
         counter=version.counter,
@@ -74,12 +74,12 @@ def data_version_to_pb(version: DataVersion) -> common.DataVersion:
 
 
 def data_version_from_pb(version: common.DataVersion) -> DataVersion:
-    """Return the version that a contract tells."""
+    """Return the version in a contract message."""
     return DataVersion(version.timestamp_ms, version.counter, version.state_version)
 
 
 def topic_config_to_pb(config: TopicConfig) -> common.TopicConfig:
-    """Return `config` as a contract tells it."""
+    """Return `config` as a contract message."""
     return common.TopicConfig(
         topic=config.topic,
         read_queues=config.read_queues,
@@ -92,7 +92,7 @@ def topic_config_to_pb(config: TopicConfig) -> common.TopicConfig:
 
 
 def topic_config_from_pb(config: common.TopicConfig) -> TopicConfig:
-    """Return the settings that a contract tells, not checked (`check_topic_config` does)."""
+    """Return the settings in a contract message, unchecked. See `check_topic_config`."""
     return TopicConfig(
         topic=config.topic,
         read_queues=config.read_queues,
@@ -105,7 +105,7 @@ def topic_config_from_pb(config: common.TopicConfig) -> TopicConfig:
 
 
 def queue_data_to_pb(data: QueueData) -> common.QueueData:
-    """Return one topic's queues on one broker as a contract tells them."""
+    """Return one topic's queues on one broker as a contract message."""
     return common.QueueData(
         broker_name=data.broker_name,
         read_queues=data.read_queues,
@@ -116,7 +116,7 @@ def queue_data_to_pb(data: QueueData) -> common.QueueData:
 
 
 def queue_data_from_pb(data: common.QueueData) -> QueueData:
-    """Return the queues that a contract tells."""
+    """Return the queues in a contract message."""
     return QueueData(
         broker_name=data.broker_name,
         read_queues=data.read_queues,
@@ -127,7 +127,7 @@ def queue_data_from_pb(data: common.QueueData) -> QueueData:
 
 
 def broker_member_to_pb(member: BrokerMember) -> common.BrokerMember:
-    """Return one member of a broker name as a contract tells it."""
+    """Return one member of a broker name as a contract message."""
     return common.BrokerMember(
         broker_id=member.broker_id,
         endpoints=map(endpoint_to_pb, member.endpoints),
@@ -136,7 +136,7 @@ def broker_member_to_pb(member: BrokerMember) -> common.BrokerMember:
 
 
 def broker_data_to_pb(data: BrokerData) -> common.BrokerData:
-    """Return a broker name and its members as a contract tells them."""
+    """Return a broker name and its members as a contract message."""
     return common.BrokerData(
         cluster=data.cluster,
         broker_name=data.broker_name,
@@ -145,7 +145,7 @@ def broker_data_to_pb(data: BrokerData) -> common.BrokerData:
 
 
 def broker_data_from_pb(data: common.BrokerData) -> BrokerData:
-    """Return the broker name that a contract tells, its members sorted by id."""
+    """Return the broker name in a contract message, with its members sorted by id."""
     members = (
         BrokerMember(member.broker_id, endpoints_from_pb(member.endpoints), member.epoch)
         for member in data.members
@@ -158,7 +158,7 @@ def broker_data_from_pb(data: common.BrokerData) -> BrokerData:
 
 
 def route_to_pb(route: TopicRoute) -> common.TopicRoute:
-    """Return `route` as a contract tells it; the topic itself stays with the request."""
+    """Return `route` as a contract message, which does not contain the topic."""
     return common.TopicRoute(
         queues=map(queue_data_to_pb, route.queues),
         brokers=map(broker_data_to_pb, route.brokers),
@@ -167,10 +167,10 @@ def route_to_pb(route: TopicRoute) -> common.TopicRoute:
 
 
 def route_from_pb(topic: str, route: common.TopicRoute) -> TopicRoute:
-    """Return the route of `topic` that a contract tells, its parts sorted by broker name.
+    """Return the route of `topic` in a contract message, with its parts sorted by broker name.
 
-    Sorted, because clients compare routes by `==`, and a NameServer written by somebody else may
-    tell them in any order.
+    Clients compare routes by `==`, and another implementation of the NameServer may send parts in
+    any order.
     """
     queues = sorted(map(queue_data_from_pb, route.queues), key=lambda data: data.broker_name)
     brokers = sorted(map(broker_data_from_pb, route.brokers), key=lambda data: data.broker_name)
@@ -183,12 +183,12 @@ def route_from_pb(topic: str, route: common.TopicRoute) -> TopicRoute:
 
 
 def group_settings_to_pb(settings: GroupSettings) -> admin.GroupSettings:
-    """Return a group's settings as the contract has them."""
+    """Return a group's settings as a contract message."""
     return admin.GroupSettings(**asdict(settings))
 
 
 def group_settings_from_pb(told: admin.GroupSettings) -> GroupSettings:
-    """Return a group's settings as they were told, possible or not."""
+    """Return a group's settings in a contract message, unchecked."""
     return GroupSettings(
         told.group,
         told.consume_enabled,

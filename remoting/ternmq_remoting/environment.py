@@ -1,4 +1,4 @@
-"""The seams, bundled: what a service or client needs of the world outside it."""
+"""Environment of a service or client: its seams to the outside world."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 
 class Blocking(Protocol):
-    """Runs calls that block (system calls on files) off the event loop."""
+    """Runner of blocking calls (system calls on files) outside the event loop."""
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return what `function` returns, or raise what it raises.
+        """Return the result of `function`, or raise its error.
 
-        Cancelling stops the waiting, not the function.
+        Cancelling stops the wait, not the function.
         """
         ...
 
@@ -28,7 +28,7 @@ class Blocking(Protocol):
 class Environment:
     """Clock, network, randomness, blocking calls and processes. Files are a seam of the store.
 
-    A simulation builds one with a seed, `system_environment()` the real one.
+    A simulation builds an environment with a seed, `system_environment()` that of real processes.
     """
 
     clock: SystemTime
@@ -36,4 +36,4 @@ class Environment:
     random: Random
     blocking: Blocking
     processes: Processes | None = None
-    """Spawns child processes; None = there are none, and what needs them is refused."""
+    """Factory of child processes; None = functions that need them are refused."""

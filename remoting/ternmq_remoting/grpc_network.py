@@ -1,4 +1,4 @@
-"""The network of real processes: gRPC without encryption, on loopback unless told otherwise."""
+"""Network of real processes: gRPC without encryption, on loopback by default."""
 
 import asyncio
 import os
@@ -18,26 +18,26 @@ from ternmq_runtime.fork_safety import check_process
 
 
 class GrpcNetwork:
-    """Makes gRPC connections and servers, all in one process: that which makes the first one.
+    """Factory of gRPC connections and servers, in the process that creates the first one.
 
-    gRPC's state is one for the whole process. A child that is forked after it began lacks the
-    threads behind it: every call of the child would wait without end.
+    gRPC has one state for the whole process. A child that is forked later lacks its threads: every
+    call of the child would wait for ever.
     """
 
     _process_id: ClassVar[int] = 0
-    """The process in which gRPC began; 0 = it has not."""
+    """Process in which gRPC began; 0 = none."""
 
     def __init__(self, *, grace_s: float = 5.0) -> None:
-        """Make a network.
+        """Create a network.
 
         Args:
-            grace_s: How long a closing server lets running unary calls end. Streams end at once.
+            grace_s: Time for running unary calls of a closing server, s. Streams end at once.
         """
         self._grace_s = grace_s
 
     @classmethod
     def check_process(cls) -> None:
-        """Do nothing where gRPC can be used.
+        """Check that this process can use gRPC.
 
         Raises:
             ClosedError: This process was forked from one in which gRPC had begun.
@@ -46,7 +46,7 @@ class GrpcNetwork:
 
     @classmethod
     def begin(cls) -> None:
-        """Note that gRPC begins in this process, if it has not."""
+        """Record this process as the one in which gRPC begins, at the first call."""
         cls.check_process()
         GrpcNetwork._process_id = os.getpid()
 
@@ -57,12 +57,12 @@ class GrpcNetwork:
         expect: Identity | None = None,
         timeout_s: float = 1.0,
     ) -> Connection:
-        """Try `addresses` side by side and return a connection to the first that fits.
+        """Try `addresses` concurrently and return a connection to the first expected peer.
 
-        Cancelling closes what was begun.
+        Cancelling closes all attempts.
 
         Raises:
-            Unreachable: None answered, or none is who was expected; names each.
+            Unreachable: No address answers, or no peer is the expected one. The error names each.
             ClosedError: This process was forked from one in which gRPC had begun.
         """
         self.begin()
@@ -99,10 +99,10 @@ class GrpcNetwork:
     def serve(
         self, handlers: Sequence[Handler], listen: Address, *, identity: Identity | None = None
     ) -> AbstractAsyncContextManager[Server]:
-        """Serve `handlers` on `listen`, with health and reflection beside them.
+        """Serve `handlers` on `listen`, with health and reflection.
 
         Raises:
-            ClosedError: As for `connect`.
+            ClosedError: See `connect`.
         """
         self.begin()
         listener = GrpcListener(listen, grace_s=self._grace_s, stays_open=False)
@@ -112,7 +112,7 @@ class GrpcNetwork:
         """Return a port that stays open from one server to the next.
 
         Raises:
-            ClosedError: As for `connect`.
+            ClosedError: See `connect`.
         """
         self.begin()
         return GrpcListener(listen, grace_s=self._grace_s)
@@ -121,7 +121,7 @@ class GrpcNetwork:
 async def _probe(
     connection: GrpcConnection, expect: Identity | None, timeout_s: float
 ) -> TernError | None:
-    """Return None when the peer serves and is who is expected, else what is wrong with it."""
+    """Return the reason against a peer; None = the peer serves and is the expected one."""
     try:
         reply, metadata = await connection.ask(CHECK, HealthCheckRequest(), timeout_s=timeout_s)
     except TernError as error:

@@ -1,4 +1,4 @@
-"""gRPC's own options, all in one place. Pure.
+"""Options of gRPC. Pure.
 
 Names that begin with `grpc.` are those of gRPC's C library (`channel_arg_names.h`).
 
@@ -12,17 +12,17 @@ a third slower), `grpc.http2.max_frame_size`, `grpc.http2.lookahead_bytes`,
 from typing import Final
 
 MESSAGE_BYTES_MAX: Final = (4 << 20) + (256 << 10)
-"""A 4 MiB body, 32,767 bytes of properties, and room for what surrounds them. Never −1: the cap
-also holds after decompression, so it is what stops a small request that unfolds into a huge one."""
+"""Most bytes of a message: a 4 MiB body, 32,767 bytes of properties, and their envelope. Never −1:
+the limit also holds after decompression and so stops a small request that expands to a huge one."""
 
 METADATA_BYTES_MAX: Final = 16 << 10
 CONCURRENT_STREAMS_MAX: Final = 4096
-"""Calls and streams of one connection. A held pull counts, so this is not small."""
+"""Most calls and streams of one connection. Held pulls count too, so the limit is high."""
 
 KEEPALIVE_TIME_MS: Final = 10_000
 KEEPALIVE_TIMEOUT_MS: Final = 5_000
-"""A peer that does not answer a ping this long is gone; otherwise a half-open connection would hold
-its streams for hours."""
+"""Longest time without an answer to a ping, ms. Without it a half-open connection would hold its
+streams for hours."""
 
 RECONNECT_BACKOFF_MS: Final = (100, 1000)
 """First and longest wait between two attempts to connect. gRPC's own longest is two minutes."""
@@ -35,8 +35,8 @@ _BOTH: Final = (
     ("grpc.max_metadata_size", METADATA_BYTES_MAX),
     ("grpc.keepalive_time_ms", KEEPALIVE_TIME_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
-    # Without it a peer has a minute to answer, whatever the keepalive's own timeout says (measured
-    # with grpcio 1.85.1).
+    # Without this option a peer has a minute to answer, in spite of the keepalive's own timeout
+    # (measured with grpcio 1.85.1).
     ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
@@ -47,20 +47,20 @@ CLIENT_OPTIONS: Final = (
     ("grpc.initial_reconnect_backoff_ms", RECONNECT_BACKOFF_MS[0]),
     ("grpc.min_reconnect_backoff_ms", RECONNECT_BACKOFF_MS[1]),
     ("grpc.max_reconnect_backoff_ms", RECONNECT_BACKOFF_MS[1]),
-    # Connections of one process to one address would else share a socket, and with it its back-off:
-    # a probe of a service that has just come up would fail without trying.
+    # A pool of its own for each connection: a shared socket has a shared back-off, so a probe of a
+    # service that has just started would fail without an attempt.
     ("grpc.use_local_subchannel_pool", 1),
-    # A proxy for the web must not see what goes between brokers, and cannot carry it.
+    # A web proxy must not see the traffic between brokers, and cannot carry it.
     ("grpc.enable_http_proxy", 0),
 )
 
 SERVER_OPTIONS: Final = (
     *_BOTH,
-    # With gRPC's default two servers would share a port and each get some of the connections.
+    # With gRPC's default two servers would share a port, each with some of the connections.
     ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", CONCURRENT_STREAMS_MAX),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
-    # Permit the clients' keepalive: half of what they send, so that jitter is no offence.
+    # The permitted interval is half of the clients' keepalive, so that jitter is permitted too.
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_TIME_MS // 2),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_TIME_MS // 2),
 )

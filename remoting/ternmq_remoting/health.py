@@ -1,4 +1,4 @@
-"""Service `grpc.health.v1`, which says whether a server takes calls."""
+"""Service `grpc.health.v1`: whether a server accepts calls."""
 
 import asyncio
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _parse = request_parser(HealthCheckRequest)
 
 
 class HealthService:
-    """Health of one server, for the service "" (all of it) and for each service it serves.
+    """Health of one server: of the service "" (the whole server) and of each served service.
 
     Owned by that server, which stops serving once.
     """
@@ -34,7 +34,7 @@ class HealthService:
         self._stopping = asyncio.Event()
 
     def stop_serving(self) -> None:
-        """Answer NOT_SERVING from now on, and end every watch with it."""
+        """Answer NOT_SERVING to all later checks and to all watches, which end."""
         self._stopping.set()
 
     def handlers(self) -> grpc.GenericRpcHandler:
@@ -66,10 +66,10 @@ class HealthService:
         await context.write(self._reply(service))
 
     async def _begin(self, raw: bytes, context: Context) -> str:
-        """Send the server's identity; return the service that is asked about."""
+        """Send the server's identity and return the name of the service in the request."""
         await context.send_initial_metadata(self._metadata)
         try:
-            # Bytes are parsed here: gRPC would log a traceback per bad request.
+            # Bytes are parsed here: gRPC would log a traceback for each bad request.
             return _parse(raw).service
         except UnparsableRequest as error:
             status = status_of_error(error)

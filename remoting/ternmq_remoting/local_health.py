@@ -1,10 +1,10 @@
-"""Health of a service of this machine, asked without gRPC, whose import alone costs 90 ms.
+"""Health of a service on this machine without gRPC, whose import alone takes 90 ms.
 
 Beside its port a server listens on a Unix socket in Linux's abstract namespace, named after its
-address. Its event loop answers who connects there, so a loop that is stuck gives no answer. Such a
-name belongs to the network namespace, as a port does, needs no directory that can be written, and
-is gone when its process is. Anybody there may take it first: whoever is neither root nor the asking
-user is not believed.
+address. The event loop answers each connection, so a stuck loop gives no answer. Such a name
+belongs to the network namespace, like a port, needs no writable directory, and ends with its
+process. Any process there may take the name first, so only answers of root and of the same user
+count.
 """
 
 import errno
@@ -31,18 +31,17 @@ _CREDENTIALS: Final = struct.Struct("=iII")
 
 
 def ask(address: Address, *, timeout_s: float) -> bool | None:
-    """Tell whether the service of this machine that listens on `address` serves.
+    """Return whether the service on this machine that listens on `address` serves.
 
-    Root is believed, and who runs as the user that asks: no other, who may have taken the name.
+    Only answers of root and of the same user count: another user may have taken the name.
 
     Returns:
-        None when nobody of this machine who is believed takes the question: the service may be
-        another machine's or another user's, not of this program, not running, or have as many
-        waiting for its answer as may.
+        None without such an answer: the service may run on another machine or as another user, be
+        another program, not run, or have too many waiting connections.
 
     Raises:
-        OSError: It runs, and its event loop gives no answer within `timeout_s` seconds, or it
-            hangs up without one.
+        OSError: The service runs, and its event loop does not answer within `timeout_s` seconds or
+            closes the connection.
     """
     names = [_name(address)]
     if is_loopback(address.host):
@@ -67,14 +66,14 @@ def ask(address: Address, *, timeout_s: float) -> bool | None:
 async def answering(address: Address, is_serving: Callable[[], bool]) -> AsyncGenerator[None]:
     """Answer `ask` while the block runs.
 
-    Where the name cannot be taken this server does not answer. `ask` does not believe another user
-    who has taken it, and who asks takes gRPC instead; root and the same user it does believe.
+    If the name is taken, this server does not answer. If another user has taken it, `ask` ignores
+    that user, and its caller uses gRPC.
 
     Args:
-        address: Where the server listens, its port known.
-        is_serving: What to answer, asked on the event loop.
+        address: Address of the server, with its port.
+        is_serving: Function of the answer, called on the event loop.
     """
-    # Who only asks does not wait for this import.
+    # A process that only asks does not need this import.
     import asyncio
 
     async def answer(_: "asyncio.StreamReader", writer: "asyncio.StreamWriter") -> None:
@@ -99,7 +98,7 @@ async def answering(address: Address, is_serving: Callable[[], bool]) -> AsyncGe
 
 
 def _uid_of_peer(connected: socket.socket) -> int:
-    """Return the user of the process that listened; one of another user namespace is `nobody`."""
+    """Return the user of the listening process; `nobody` for another user namespace."""
     credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, uid, _ = _CREDENTIALS.unpack(credentials)
     return int(uid)

@@ -1,7 +1,7 @@
-"""Pagination of long lists. A page's token names the item it goes on behind: nobody keeps state.
+"""Pagination of long lists, without state: a page's token names the item before the page.
 
-A request has `page_size` and `page_token`, its reply `next_page_token`. A caller that knows of no
-pages sends 0 and gets everything, as long as it fits one message.
+A request has `page_size` and `page_token`, and its reply `next_page_token`. A caller without
+support for pages sends size 0 and gets the whole list, if it fits one message.
 """
 
 import logging
@@ -17,12 +17,12 @@ from ternmq_remoting.grpc_options import MESSAGE_BYTES_MAX
 logger = logging.getLogger(__name__)
 
 PAGE_SIZE: Final = 1_000
-"""Page size that our own clients ask for."""
+"""Page size in requests of TernMQ's clients."""
 
 PAGE_SIZE_MAX: Final = 10_000
 PAGE_BYTES_MAX: Final = 1 << 20
 PAGES_MAX: Final = 1 << 16
-"""Most pages of one list that we ask for: 65 million names."""
+"""Most pages of one list that a client reads: 65 million names."""
 
 T = TypeVar("T")
 Req = TypeVar("Req", bound=ProtoMessage)
@@ -30,7 +30,7 @@ Rep = TypeVar("Rep", bound=ProtoMessage)
 
 
 def items_wanted(page_size: int) -> int | None:
-    """Return how many items to look for: a page, and the one that tells of the next. None = all.
+    """Return the number of items to find: a page and one more item; None = all.
 
     Raises:
         InvalidParameter: The size is negative.
@@ -45,17 +45,17 @@ def items_wanted(page_size: int) -> int | None:
 def page_of(
     found: Iterable[T], page_size: int, bytes_of: Callable[[T], int]
 ) -> tuple[list[T], bool]:
-    """Return the page that begins with the first item, and whether another one follows.
+    """Return the page that begins with the first item, and whether another page follows.
 
-    A page has at least one item and ends before 10,001, or before it is larger than 1 MiB.
+    A page has at least one item, at most 10,000 items, and at most 1 MiB if it has several.
 
     Args:
-        found: What lies behind the page before, in order.
-        page_size: As it was asked for.
-        bytes_of: Tells the bytes of an item on the wire.
+        found: Items behind the page before, in order.
+        page_size: Page size in the request.
+        bytes_of: Function that returns the bytes of an item on the wire.
 
     Raises:
-        InvalidParameter: The size is negative, or everything was asked for and does not fit.
+        InvalidParameter: The size is negative, or a request for the whole list does not fit.
     """
     wanted = items_wanted(page_size)
     page: list[T] = []
@@ -79,15 +79,15 @@ def _field_bytes(size: int) -> int:
 
 
 def token_of(*names: str) -> str:
-    """Return what names an item; only the last name may have blanks."""
+    """Return the token of an item. Only the last name may have blanks."""
     return " ".join(names)
 
 
 def names_of(token: str, count: int) -> tuple[str, ...]:
-    """Return the names of the item behind which a page begins; empty ones for the first page.
+    """Return the names of the item before a page; empty names for the first page.
 
     Raises:
-        InvalidParameter: It is no token.
+        InvalidParameter: The text is no token.
     """
     names = token.split(" ", count - 1) if token else [""] * count
     if len(names) != count:
@@ -98,12 +98,12 @@ def names_of(token: str, count: int) -> tuple[str, ...]:
 async def pages(ask: Callable[[Req], Awaitable[Rep]], request: Req) -> AsyncGenerator[Rep]:
     """Yield the replies to a request for a list, page by page.
 
-    A peer that knows of no pages answers with one reply. One whose tokens do not rise, or that goes
-    on for 65,536 pages, is not asked further, and logged: its list would need not end.
+    A peer without support for pages answers with one reply. The list ends with a log line if the
+    tokens do not rise or after 65,536 pages: such a list may have no end.
 
     Args:
-        ask: Asks for one page.
-        request: What is to be listed; its page is told here.
+        ask: Coroutine function that requests one page.
+        request: Request of the list. This function sets its page.
     """
     asked: Any = request
     asked.page_size = PAGE_SIZE

@@ -1,4 +1,4 @@
-"""Addresses and metadata as gRPC writes them. Pure."""
+"""Addresses and metadata in gRPC's form. Pure."""
 
 import ipaddress
 from collections.abc import Iterable, Mapping
@@ -10,11 +10,11 @@ from ternmq_remoting.rpc import Address, Identity
 
 @lru_cache(maxsize=1024)
 def address_of_peer(peer: str) -> Address:
-    """Return the address in gRPC's name for a peer.
+    """Return the address in gRPC's name of a peer.
 
     Args:
-        peer: "ipv4:127.0.0.1:5000", "ipv6:%5B::1%5D:5000". Anything else (a Unix socket) gives the
-            text as host, and port 0.
+        peer: "ipv4:127.0.0.1:5000", "ipv6:%5B::1%5D:5000". Any other text (a Unix socket) becomes
+            the host, with port 0.
     """
     kind, _, rest = unquote(peer).partition(":")
     host, _, port = rest.rpartition(":")
@@ -24,7 +24,7 @@ def address_of_peer(peer: str) -> Address:
 
 
 def target_of(address: Address) -> str:
-    """Return what gRPC dials for `address`: numbers as they are, names after a look-up."""
+    """Return gRPC's target for `address`. gRPC resolves names."""
     try:
         version = ipaddress.ip_address(address.host.partition("%")[0]).version
     except ValueError:
@@ -33,12 +33,12 @@ def target_of(address: Address) -> str:
 
 
 def texts_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> Mapping[str, str]:
-    """Return metadata with lower-case keys, binary values left out; of repeated keys the last."""
+    """Return text metadata by lower-case key; the last value of a repeated key counts."""
     return {key.lower(): value for key, value in metadata or () if isinstance(value, str)}
 
 
 def identity_of(metadata: Mapping[str, str]) -> Identity | None:
-    """Return who a peer says it is, or None when it does not say, or not in full."""
+    """Return the identity in a peer's metadata; None = it is missing or incomplete."""
     try:
         return Identity(
             cluster=metadata["ternmq-cluster"],
@@ -51,7 +51,7 @@ def identity_of(metadata: Mapping[str, str]) -> Identity | None:
 
 
 def is_expected(found: Identity | None, expect: Identity | None) -> bool:
-    """Return whether a peer is who a caller wants; a higher epoch is the same broker, later."""
+    """Return whether a peer is the expected one. A higher epoch is a later state of that broker."""
     if expect is None:
         return True
     return (

@@ -1,4 +1,4 @@
-"""Service `grpc.reflection`, which describes a server to tools that have no .proto files."""
+"""Service `grpc.reflection`: descriptions of a server for tools without .proto files."""
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, Final, cast
@@ -15,8 +15,8 @@ from ternmq_remoting.rpc import Call, Handler, ServerStream, StreamRpc, stream
 Request = reflection_pb2.ServerReflectionRequest
 Response = reflection_pb2.ServerReflectionResponse
 
-# grpcio-reflection has v1alpha alone. The messages of v1 have the same fields, so v1 needs a path
-# and a description of its own, and nothing else.
+# grpcio-reflection has only v1alpha. The messages of v1 have equal fields, so v1 needs only a path
+# and a description of its own.
 V1ALPHA: Final = "grpc.reflection.v1alpha.ServerReflection"
 V1: Final = V1ALPHA.replace("v1alpha", "v1")
 
@@ -24,8 +24,7 @@ V1: Final = V1ALPHA.replace("v1alpha", "v1")
 class ReflectionService:
     """Reflection on `files`, on health and on reflection itself.
 
-    The files are in a pool of their own: callers see what the server serves, not what else the
-    process has loaded.
+    The files are in a pool of their own, so callers do not see other files of the process.
     """
 
     def __init__(self, files: Iterable[FileDescriptor]) -> None:
@@ -37,14 +36,14 @@ class ReflectionService:
         self._servicer = aio.ReflectionServicer([*names, V1, V1ALPHA], pool)
 
     def handlers(self) -> Sequence[Handler]:
-        """Return the handlers of v1, and of v1alpha for tools that know only that."""
+        """Return the handlers of v1, and of v1alpha for older tools."""
         return [
             stream(StreamRpc(service, "ServerReflectionInfo", Request, Response), self.serve)
             for service in (V1, V1ALPHA)
         ]
 
     async def serve(self, requests: ServerStream[Request, Response], _call: Call) -> None:
-        """Answer until the caller has finished."""
+        """Answer requests until the caller ends the stream."""
 
         async def read() -> AsyncGenerator[Request]:
             while (request := await requests.read()) is not None:
@@ -58,7 +57,7 @@ class ReflectionService:
 
 
 class _Pool:
-    """A descriptor pool that finds methods, which protobuf's own does not."""
+    """Descriptor pool that finds methods too; protobuf's own pool does not."""
 
     def __init__(self, files: Iterable[FileDescriptor]) -> None:
         self._pool = DescriptorPool()
@@ -72,7 +71,7 @@ class _Pool:
         self._pool.AddSerializedFile(file.serialized_pb)
 
     def FindFileContainingSymbol(self, symbol: str) -> FileDescriptor:
-        """Return the file of a symbol, or of the service whose method the symbol may be."""
+        """Return the file of a symbol, or of the service with a method of that name."""
         try:
             return self._pool.FindFileContainingSymbol(symbol)
         except KeyError:

@@ -1,7 +1,7 @@
-"""Parser of requests: the one place where bytes from the wire become one. Pure.
+"""Parser of requests from the wire. Pure.
 
-A number that an enum of the contract does not have is kept by protobuf as it is. Handlers would
-have to think of it wherever they name or compare one, so such a request is refused here.
+Protobuf keeps unknown numbers of enums. Handlers would have to check for them at every use, so this
+parser refuses such requests.
 """
 
 from collections.abc import Callable
@@ -17,23 +17,23 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.rpc import Req
 
 Check = Callable[[Any], None]
-"""Raises `InvalidParameter` for an enum's unknown number, in a message or as the value itself."""
+"""Function that raises `InvalidParameter` for an unknown enum number in a message or value."""
 
 ELEMENTS_MAX: Final = 1024
-"""Elements of one repeated field with enums. 4 MiB have room for two million, whose check would
-stop the event loop for seconds; transactions and groups of one request are bounded alike."""
+"""Most elements of one repeated field with enums. 4 MiB can hold two million elements; their check
+would stop the event loop for seconds. Transactions and groups of one request have this limit too.
+"""
 
 
 class UnparsableRequest(InvalidParameter):
-    """The bytes are no message of the request's type."""
+    """Error for bytes that are no message of the request's type."""
 
 
 def request_parser(request: type[Req]) -> Callable[[bytes], Req]:
-    """Return the function that parses requests of one type.
+    """Return the parser of requests of one type.
 
-    It raises `InvalidParameter` for a number that an enum of the request does not have and for more
-    than `ELEMENTS_MAX` elements with enums, and `UnparsableRequest` for bytes that are no such
-    message.
+    The parser raises `InvalidParameter` for an unknown enum number or for more than `ELEMENTS_MAX`
+    elements with enums, and `UnparsableRequest` for bytes of another form.
     """
     from_bytes, check = request.FromString, enum_check(request.DESCRIPTOR)
 
@@ -52,7 +52,7 @@ def request_parser(request: type[Req]) -> Callable[[bytes], Req]:
 
 @cache
 def enum_check(message: Descriptor) -> Check | None:
-    """Return the check of a message type's enums at any depth; None = it has none."""
+    """Return the check of a message type's enums at any depth; None = no enums."""
     checks = [check for field in message.fields if (check := _field_check(field)) is not None]
     if not checks:
         return None
@@ -66,7 +66,7 @@ def enum_check(message: Descriptor) -> Check | None:
 
 
 def _field_check(field: FieldDescriptor) -> Check | None:
-    """Return the check of one field, given the message that has it; None = it has no enums."""
+    """Return the check of one field, whose argument is the message; None = no enums."""
     name, is_message = field.name, field.message_type is not None
     check = enum_check(field.message_type) if is_message else _number_check(field)
     if check is None:
@@ -106,10 +106,10 @@ def _refusal(remark: str) -> InvalidParameter:
 
 
 def check_range(name: str, value: int, least: int, most: int = OFFSET_MAX) -> int:
-    """Return the value of a request's field when it lies between the two.
+    """Return the value of a request's field if it is in the range.
 
     Raises:
-        RefusedError: The value does not lie between them; names the field.
+        RefusedError: The value is out of the range. The error names the field.
     """
     if not least <= value <= most:
         remark = f"{name} is {value}; must be {least} to {most}"

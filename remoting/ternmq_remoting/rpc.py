@@ -1,8 +1,8 @@
-"""The seam between services: what an RPC is, and what calls and serves it.
+"""RPCs: the seam between services.
 
-Clients and services know only these types. `ternmq_remoting.grpc_network` carries them over gRPC;
-a simulation carries them inside one process on virtual time. What crosses the seam are the
-contract's own messages.
+Clients and services know only these types. `ternmq_remoting.grpc_network` implements them over
+gRPC; a simulation implements them inside one process on virtual time. The messages are those of the
+contract.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -22,10 +22,10 @@ WriteT_contra = TypeVar("WriteT_contra", contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class UnaryRpc(Generic[Req, Rep]):
-    """One request, one reply.
+    """RPC with one request and one reply.
 
-    Every reply has a field `status`. A caller gets a `RefusedError` for a code that is not in
-    `answers`, and the reply for one that is.
+    Every reply has a field `status`. A caller gets the reply for a code in `answers`, and a
+    `RefusedError` for any other code.
     """
 
     service: str
@@ -36,13 +36,13 @@ class UnaryRpc(Generic[Req, Rep]):
 
     @property
     def path(self) -> str:
-        """The RPC's path on the wire."""
+        """Path of the RPC on the wire."""
         return f"/{self.service}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRpc(Generic[Req, Rep]):
-    """Many requests and many replies, each side at its own pace."""
+    """RPC with many requests and many replies. Each side has its own pace."""
 
     service: str
     name: str
@@ -51,15 +51,15 @@ class StreamRpc(Generic[Req, Rep]):
 
     @property
     def path(self) -> str:
-        """The RPC's path on the wire."""
+        """Path of the RPC on the wire."""
         return f"/{self.service}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Identity of the server: sent with every reply's initial metadata.
+    """Identity of a server, in the initial metadata of every reply.
 
-    A client that expects a broker compares; it never trusts an address alone.
+    A client that expects a broker compares identities, since an address may belong to another one.
     """
 
     cluster: str
@@ -68,12 +68,12 @@ class Identity:
     epoch: int
 
     def __str__(self) -> str:
-        """Return it as people read it, who know brokers by their names and ids."""
+        """Return the identity for people: the broker's name and id."""
         epoch = f", epoch {self.epoch}" if self.epoch else ""
         return f"broker {self.name} (id {self.broker_id}{epoch}) of cluster {self.cluster}"
 
     def to_metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return the metadata pairs that tell this identity."""
+        """Return the metadata pairs of this identity."""
         return (
             ("ternmq-cluster", self.cluster),
             ("ternmq-broker-name", self.name),
@@ -84,37 +84,37 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A handler's knowledge of its caller."""
+    """Caller of a handler."""
 
     peer: Address
-    """The address of the caller's socket."""
+    """Address of the caller's socket."""
 
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Lower-case keys; has ternmq-language and ternmq-version from our own clients."""
+    """Metadata by lower-case key. TernMQ's clients send ternmq-language and ternmq-version."""
 
 
 class Readable(Protocol[ReadT_co]):
-    """The incoming half of a stream."""
+    """Incoming half of a stream."""
 
     async def read(self) -> ReadT_co | None:
-        """Return the next message, or None when the peer has finished.
+        """Return the next message; None = the peer has finished.
 
-        Cancelling may lose a message, and on the caller's side ends the stream: give up reading
-        only with the stream.
+        Cancelling may lose a message, and on the caller's side ends the stream: cancel a read only
+        together with the stream.
 
         Raises:
             ConnectionLost: The stream broke.
-            InvalidParameter: The message cannot be parsed, or an enum in it has an unknown number.
-                On the handler's side, where it ends the stream.
-            Unreachable: Nobody answers; nothing of the stream was sent. On the caller's side.
-            RefusedError: The handler ended the stream so. On the caller's side.
+            InvalidParameter: Handler's side: the message cannot be parsed, or has an unknown enum
+                number. The stream is over.
+            Unreachable: Caller's side: no peer answers, and no message was sent.
+            RefusedError: Caller's side: the handler ended the stream with this error.
             ClosedError: This side cancelled the stream or closed the connection.
         """
         ...
 
 
 class Writable(Protocol[WriteT_contra]):
-    """The outgoing half of a stream."""
+    """Outgoing half of a stream."""
 
     async def write(self, message: WriteT_contra, /) -> None:
         """Send `message`, waiting while the transport is full.
@@ -122,24 +122,24 @@ class Writable(Protocol[WriteT_contra]):
         Cancelling ends the stream on the caller's side.
 
         Raises:
-            ConnectionLost: The stream broke; whether the peer got earlier messages is unknown.
-            Unreachable, RefusedError, ClosedError: As for reading.
+            ConnectionLost: The stream broke. The peer may or may not have the earlier messages.
+            Unreachable, RefusedError, ClosedError: See `Readable.read`.
         """
         ...
 
 
 class ServerStream(Readable[ReadT_co], Writable[WriteT_contra], Protocol[ReadT_co, WriteT_contra]):
-    """A handler's side of a stream. The stream ends when the handler returns or raises.
+    """Handler's side of a stream. The stream ends when the handler returns or raises.
 
-    A caller that goes away, and a server that closes, cancel the handler.
+    A lost caller and a closing server cancel the handler.
     """
 
 
 class ClientStream(Readable[ReadT_co], Writable[WriteT_contra], Protocol[ReadT_co, WriteT_contra]):
-    """A caller's side of a stream. One task may read while another writes."""
+    """Caller's side of a stream. One task may read while another one writes."""
 
     async def finish(self) -> None:
-        """Tell the peer that no more will be written; reading goes on."""
+        """End the writing side of the stream. Reading goes on."""
         ...
 
     def cancel(self) -> None:
@@ -148,15 +148,15 @@ class ClientStream(Readable[ReadT_co], Writable[WriteT_contra], Protocol[ReadT_c
 
 
 UnaryHandler = Callable[[Req, Call], Awaitable[Rep]]
-"""Serves one request. A `RefusedError` it raises becomes the reply's status."""
+"""Coroutine function that serves one request. Its `RefusedError` becomes the reply's status."""
 
 StreamHandler = Callable[[ServerStream[Req, Rep], Call], Awaitable[None]]
-"""Serves one stream; is cancelled when the caller goes away."""
+"""Coroutine function that serves one stream. It is cancelled after the loss of the caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """One RPC with the function that serves it. Make it with `unary` or `stream`."""
+    """RPC with the function that serves it. Made by `unary` or `stream`."""
 
     rpc: UnaryRpc[Any, Any] | StreamRpc[Any, Any]
     function: Callable[..., Awaitable[Any]]
@@ -173,39 +173,39 @@ def stream(rpc: StreamRpc[Req, Rep], function: StreamHandler[Req, Rep]) -> Handl
 
 
 class RpcService(Protocol):
-    """A service: handlers of some RPCs."""
+    """Service: handlers of some RPCs."""
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handlers of the service."""
         ...
 
 
 class Connection(Protocol):
-    """A way to one peer. It reconnects by itself; a call fails while the peer is away."""
+    """Connection to one peer. It reconnects by itself; calls fail while the peer is away."""
 
     @property
     def address(self) -> Address:
-        """The peer's address, "*" resolved."""
+        """Address of the peer, with "*" resolved."""
         ...
 
     @property
     def identity(self) -> Identity | None:
-        """The peer's identity, as it told when it was connected to; None = it did not."""
+        """Identity of the peer when the connection was opened; None = unknown."""
         ...
 
     async def call(self, rpc: UnaryRpc[Req, Rep], request: Req, *, timeout_s: float) -> Rep:
         """Send `request` and return the reply.
 
         Raises:
-            RefusedError: The reply's status is not one of `rpc.answers`.
-            Unreachable: Nobody answers; nothing was done.
-            RequestTimedOut: No answer within `timeout_s`.
+            RefusedError: The reply's status is not in `rpc.answers`.
+            Unreachable: The peer does not answer and has not got the request.
+            RequestTimedOut: There is no answer within `timeout_s`.
             ConnectionLost: The connection broke before the answer.
         """
         ...
 
     def open(self, rpc: StreamRpc[Req, Rep]) -> ClientStream[Rep, Req]:
-        """Begin a stream. Trouble shows at its first read or write."""
+        """Open a stream. Its first read or write raises an error of opening."""
         ...
 
     async def close(self) -> None:
@@ -214,20 +214,20 @@ class Connection(Protocol):
 
 
 class Server(Protocol):
-    """A listening service; `async with network.serve(…) as server`."""
+    """Listening server: `async with network.serve(…) as server`."""
 
     @property
     def address(self) -> Address:
-        """The address it really listens on, the port known."""
+        """Address on which the server listens, with its port."""
         ...
 
 
 class Listener(Protocol):
-    """A port behind which one server follows the other. The first one binds it.
+    """Port for successive servers. The first server binds it.
 
     Attributes:
-        stays_open: Between two servers the port stays open, and refuses every call as a peer that
-            nobody reaches. Else it is closed with the server that ends next.
+        stays_open: True = between two servers the port stays open and refuses every call as
+            unreachable. False = the port is closed at the end of the present server.
     """
 
     stays_open: bool
@@ -235,7 +235,7 @@ class Listener(Protocol):
     def serve(
         self, handlers: Sequence[Handler], *, identity: Identity | None = None
     ) -> AbstractAsyncContextManager[Server]:
-        """Serve `handlers` while the block runs, as `Network.serve` does. One at a time.
+        """Serve `handlers` while the block runs, as `Network.serve` does. One server at a time.
 
         Raises:
             CannotListen: The address cannot be bound.
@@ -243,12 +243,12 @@ class Listener(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close the port, if it is open. Safe to repeat."""
+        """Close the port. Safe to repeat."""
         ...
 
 
 class Network(Protocol):
-    """Makes connections and servers. The one seam between services."""
+    """Factory of connections and servers: the only seam between services."""
 
     async def connect(
         self,
@@ -257,25 +257,24 @@ class Network(Protocol):
         expect: Identity | None = None,
         timeout_s: float = 1.0,
     ) -> Connection:
-        """Try `addresses` side by side and return a connection to the first that answers.
+        """Try `addresses` concurrently and return a connection to the first that answers.
 
         Args:
-            addresses: Without "*".
-            expect: Take only a peer that says it is this one; its epoch may be higher. None =
-                anyone.
-            timeout_s: For each address.
+            addresses: Addresses without "*".
+            expect: Identity of the expected peer, whose epoch may be higher. None = any peer.
+            timeout_s: Timeout of each address, s.
 
         Raises:
-            Unreachable: None answered, or none is who was expected; the message names each.
+            Unreachable: No address answers, or no peer is the expected one. The error names each.
         """
         ...
 
     def serve(
         self, handlers: Sequence[Handler], listen: Address, *, identity: Identity | None = None
     ) -> AbstractAsyncContextManager[Server]:
-        """Serve `handlers` while the block runs; entering returns when it listens.
+        """Serve `handlers` while the block runs. Entering returns when the server listens.
 
-        Leaving refuses new calls, lets running ones end for a grace period, then cancels them.
+        Leaving refuses new calls, waits a grace period for running ones, and then cancels them.
 
         Raises:
             CannotListen: The address cannot be bound.
@@ -283,7 +282,7 @@ class Network(Protocol):
         ...
 
     def listener(self, listen: Address) -> Listener:
-        """Return a port that is bound when something is first served behind it."""
+        """Return a port that its first server binds."""
         ...
 
 

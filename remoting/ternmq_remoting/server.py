@@ -1,4 +1,4 @@
-"""The server's side: handlers of the seam behind a gRPC server that ends in an orderly way."""
+"""Server side of gRPC: handlers of RPCs, and a server with an orderly end."""
 
 import asyncio
 import logging
@@ -38,9 +38,9 @@ ENDING_S: Final = 5.0
 
 
 class GrpcServerStream(Generic[ReadT, WriteT]):
-    """A handler's side of one gRPC stream.
+    """Handler's side of one gRPC stream.
 
-    Cancelling a task that waits in `read` may lose the message it waited for.
+    Cancelling a task that waits in `read` may lose a message.
     """
 
     __slots__ = ("_parse", "_receive", "_send")
@@ -52,10 +52,10 @@ class GrpcServerStream(Generic[ReadT, WriteT]):
         self._send: Callable[[bytes], Awaitable[None]] = context.write
 
     async def read(self) -> ReadT | None:
-        """Return the caller's next message, or None when it has finished.
+        """Return the caller's next message; None = the caller has finished.
 
         Raises:
-            InvalidParameter: It cannot be parsed, or an enum in it has an unknown number.
+            InvalidParameter: The message cannot be parsed, or has an unknown enum number.
         """
         try:
             raw = await self._receive()
@@ -63,8 +63,8 @@ class GrpcServerStream(Generic[ReadT, WriteT]):
                 return self._parse(raw)
         except grpc.aio.BaseError as error:
             raise ConnectionLost(f"the caller is gone: {error}") from error
-        # gRPC tells a handler of a caller that went away first by an end, then by cancelling it,
-        # some microseconds apart. Only an end that nothing follows is the caller's own.
+        # After the loss of the caller gRPC first ends the stream and some microseconds later
+        # cancels the handler. An end without a cancellation is the caller's own.
         await asyncio.sleep(END_SETTLES_S)
         return None
 
@@ -77,9 +77,9 @@ class GrpcServerStream(Generic[ReadT, WriteT]):
 
 
 class CrashLog:
-    """Logs tracebacks of handlers that crash: one per RPC and `CRASH_LOG_INTERVAL_S`.
+    """Log of crashed handlers: one traceback for each RPC and `CRASH_LOG_INTERVAL_S`.
 
-    A request that crashes its handler can be repeated at any rate; the log must not grow with it.
+    A caller can repeat a request that crashes its handler at any rate, so the log is limited.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class CrashLog:
         self._suppressed: dict[str, int] = {}
 
     def report(self, path: str, error: BaseException, *, now_s: float) -> None:
-        """Log `error`, or count it when one was logged just now."""
+        """Log `error`, or count it within the interval after a logged one."""
         if now_s < self._next_at_s.get(path, now_s):
             self._suppressed[path] = self._suppressed.get(path, 0) + 1
             return
@@ -97,13 +97,13 @@ class CrashLog:
 
 
 class ServerCalls:
-    """The running calls of one server, and its handlers. Owned by that server.
+    """Running calls and handlers of one server, which owns them.
 
     Attributes:
-        methods: gRPC's form of the handlers, by path.
-        streams: The tasks of running streams, which the drain cancels.
-        calls: The tasks of running unary calls.
-        is_draining: No call may begin any more, and what is cancelled ends with UNAVAILABLE.
+        methods: Handlers in gRPC's form, by path.
+        streams: Tasks of running streams. The drain cancels them.
+        calls: Tasks of running unary calls.
+        is_draining: True = no call may begin, and cancelled calls end with UNAVAILABLE.
     """
 
     def __init__(self, handlers: Sequence[Handler], identity: Identity | None) -> None:
@@ -119,9 +119,9 @@ class ServerCalls:
             self.methods[handler.rpc.path] = self._method(handler)
 
     async def drain(self, grace_s: float) -> None:
-        """End every call: streams now, others in `grace_s` seconds. Returns once all have ended.
+        """End every call: streams at once, unary calls within `grace_s` seconds.
 
-        A handler that does not end `ENDING_S` after it was cancelled is left alone.
+        The drain waits for all handlers, but not longer than `ENDING_S` for a cancelled one.
         """
         for task in self.streams:
             task.cancel()
@@ -135,7 +135,7 @@ class ServerCalls:
             logger.warning("calls do not end though they were cancelled count=%s", len(running))
 
     def _method(self, handler: Handler) -> Any:
-        # Bytes in, bytes out: parsing here keeps gRPC from logging a traceback per bad request.
+        # Bytes are parsed here: gRPC would log a traceback for each bad request.
         if isinstance(handler.rpc, UnaryRpc):
             return cast("Any", grpc.unary_unary_rpc_method_handler(self._unary(handler)))
         return cast("Any", grpc.stream_stream_rpc_method_handler(self._streaming(handler)))
@@ -173,7 +173,7 @@ class ServerCalls:
                 self.calls.discard(task)
             written = reply.SerializeToString()
             if len(written) > MESSAGE_BYTES_MAX:
-                # gRPC would log a traceback, and to the caller it would look like a refusal.
+                # gRPC would log a traceback and report the crash to the caller as a refusal.
                 await abort(context, too_large(path, len(written)))
             return written
 
@@ -212,7 +212,7 @@ class ServerCalls:
         return serve
 
     async def _let_in(self, context: Context) -> None:
-        """Refuse a call that came before the drain and begins in it."""
+        """Refuse a call that arrived before the drain and begins during it."""
         if self.is_draining:
             await abort(context, NOT_SERVING)
 
@@ -230,28 +230,28 @@ NOT_SERVING: Final = GrpcStatus(
 
 
 def too_large(path: str, reply_bytes: int) -> GrpcStatus:
-    """Return what ends a call whose handler ran, but whose reply cannot be sent."""
+    """Return the status of a call whose reply exceeds the limit."""
     remark = f"the reply to {path} has {reply_bytes} bytes; at most {MESSAGE_BYTES_MAX} can be sent"
     refused = refusal(ResponseCode.MESSAGE_ILLEGAL, remark, may_have_happened=True)
     return replace(status_of_error(refused), code="RESOURCE_EXHAUSTED")
 
 
 def call_of(context: Context) -> Call:
-    """Return what a handler may know of its caller."""
+    """Return the caller for a handler."""
     return Call(address_of_peer(context.peer()), texts_of(context.invocation_metadata()))
 
 
 async def abort(context: Context, status: GrpcStatus) -> Never:
-    """End the call with `status`: gRPC raises what it then expects to come out of the handler."""
+    """End the call with `status` by an exception of gRPC that the handler must not catch."""
     await context.abort(
         grpc.StatusCode[status.code], status.details, tuple(status.trailing.items())
     )
 
 
 def _why_not_bound(listen: Address) -> str | None:
-    """Return why `listen` cannot be bound, None when at least one of its addresses can.
+    """Return the reason why `listen` cannot be bound; None = one of its addresses can be bound.
 
-    gRPC keeps the system's reason to itself, and writes lines of its own on stderr.
+    gRPC does not return the system's reason, and writes lines of its own to stderr.
     """
     reason = None
     try:
@@ -263,7 +263,7 @@ def _why_not_bound(listen: Address) -> str | None:
     for family, kind, _, _, where in found:
         try:
             with socket.socket(family, kind) as probe:
-                # As gRPC does: connections of an earlier server that linger are no obstacle.
+                # Like gRPC: lingering connections of an earlier server must not prevent the bind.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(where)
         except OSError as error:
@@ -274,7 +274,7 @@ def _why_not_bound(listen: Address) -> str | None:
 
 
 def _bind(server: grpc.aio.Server, listen: Address) -> Address:
-    """Let `server` listen and return where, the port known."""
+    """Bind `server` and return its address, with the port."""
     if (reason := _why_not_bound(listen)) is not None:
         raise CannotListen(f"cannot listen on {listen}: {reason}")
     try:
@@ -284,27 +284,25 @@ def _bind(server: grpc.aio.Server, listen: Address) -> Address:
 
 
 class GrpcServer:
-    """A listening server. Made by a `GrpcListener`."""
+    """Listening server. Made by a `GrpcListener`."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
 
     @property
     def address(self) -> Address:
-        """The address it listens on, the port known."""
+        """Address on which the server listens, with its port."""
         return self._address
 
 
 class GrpcListener(grpc.GenericRpcHandler):
-    """A port behind which one server follows the other.
-
-    It is bound by the first `serve`. Owns the port, and which server is behind it.
+    """Port for successive servers, bound by the first `serve`.
 
     Args:
-        listen: Where.
-        grace_s: How long a server that ends lets running unary calls end.
-        stays_open: Between two servers every call is refused as by a peer that nobody reaches, and
-            health says NOT_SERVING. Else the port is closed with the server that ends next.
+        listen: Address of the port.
+        grace_s: Time for running unary calls of a closing server, s.
+        stays_open: True = between two servers every call is refused as unreachable, and health is
+            NOT_SERVING. False = the port is closed at the end of the present server.
     """
 
     def __init__(self, listen: Address, *, grace_s: float, stays_open: bool = True) -> None:
@@ -313,10 +311,10 @@ class GrpcListener(grpc.GenericRpcHandler):
         self._grace_s = grace_s
         self._port: grpc.aio.Server | None = None
         self._behind: tuple[ServerCalls, Any] | None = None
-        """The server that serves or served last, with the answer for its health."""
+        """Present or last server, with the handler of its health."""
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        """Return who answers a call; None for a path that is not served."""
+        """Return gRPC's handler of a call; None = the path is not served."""
         path = handler_call_details.method
         assert self._behind is not None, "the port is bound by the first server"
         serving, health = self._behind
@@ -330,11 +328,11 @@ class GrpcListener(grpc.GenericRpcHandler):
     ) -> AsyncGenerator[Server]:
         """Serve while the block runs.
 
-        At its end: health says NOT_SERVING; streams are cancelled; no call is accepted; running
-        calls have their time; then the socket is closed, unless it stays open.
+        At the end of the block health becomes NOT_SERVING, streams are cancelled, calls are refused
+        and running calls get their grace period; then the socket is closed, unless it stays open.
 
         Raises:
-            CannotListen: The address is taken, or is none of this machine.
+            CannotListen: The address is taken or does not belong to this machine.
         """
         files = {handler.rpc.request.DESCRIPTOR.file for handler in handlers}
         reflection = ReflectionService(files)
@@ -358,7 +356,7 @@ class GrpcListener(grpc.GenericRpcHandler):
                     await serving.drain(0)
 
     async def close(self) -> None:
-        """Close the port, if it is open. Safe to repeat."""
+        """Close the port. Safe to repeat."""
         await self._close(0)
 
     async def _open(self) -> None:
@@ -385,4 +383,4 @@ async def _refuse(_requests: Any, context: Context) -> None:
 
 
 _REFUSING: Final = cast("Any", grpc.stream_stream_rpc_method_handler(_refuse))
-"""Refuses calls of each kind: to gRPC's core a unary call is a stream of one message."""
+"""Handler that refuses calls of each kind: for gRPC's core a unary call is a stream."""

@@ -1,4 +1,4 @@
-"""Service methods: every RPC of the .proto files as a constant; a test compares the two."""
+"""Service methods: every RPC of the .proto files as a constant. A test compares the two."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -18,7 +18,7 @@ _METHODS: Final = {
     for service in module.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 }
-"""Every method of the .proto files, by its request, which no other has."""
+"""Every method of the .proto files, by the unique type of its request."""
 
 
 def _unary(

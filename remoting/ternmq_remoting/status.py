@@ -1,19 +1,19 @@
-"""Errors as gRPC statuses, and back. Pure; the only tables of this kind.
+"""Errors as gRPC statuses, and back. Pure.
 
-Three ways carry an error to the caller:
+An error reaches the caller in one of three forms:
 
-* a unary reply's `status` field: every `RefusedError`;
-* a gRPC status with `ternmq-code` in its trailing metadata: a `RefusedError` that ends a stream, or
-  a call that has no reply to put it into;
-* a gRPC status alone: what gRPC itself, or a proxy, has to say. INTERNAL, UNKNOWN and DATA_LOSS are
-  then words about the connection: when a handler of ours crashes, its server says so with a code.
+* the field `status` of a unary reply: every `RefusedError`;
+* a gRPC status with `ternmq-code` in its trailing metadata: a `RefusedError` that ends a stream or
+  a call without a reply;
+* a gRPC status alone: an error of gRPC or of a proxy. INTERNAL, UNKNOWN and DATA_LOSS then concern
+  the connection, because a server reports a crashed handler with a code.
 
-UNAVAILABLE is gRPC's word both for "never connected" and for "connection broke under the request".
-The first is safe to repeat, the second is not. gRPC's load balancing answers the first itself,
-before a request leaves, with the texts of `_NEVER_SENT`; everything else counts as the second. A
-change of those texts in a later gRPC would make errors more careful, never less.
+gRPC uses UNAVAILABLE both for "never connected" and for "the connection broke during the request".
+Only the first is safe to repeat. gRPC's load balancing reports the first before a request leaves,
+with the texts of `_NEVER_SENT`; all other texts count as the second. A change of those texts in a
+later gRPC would only make errors more careful.
 
-Statuses go by gRPC's names for them, so that nothing here needs gRPC.
+Statuses have gRPC's names, so this module does not need gRPC.
 """
 
 import re
@@ -37,14 +37,14 @@ from ternmq_model.errors import (
 from ternmq_model.response_code import ResponseCode
 
 CODE_KEY: Final = "ternmq-code"
-"""Trailing metadata: the response code of a refusal that ended a stream or a call."""
+"""Key of trailing metadata with the response code of a refusal that ended a stream or call."""
 
 DOUBT_KEY: Final = "ternmq-may-have-happened"
-"""Trailing metadata beside `CODE_KEY`: "1" when part of it may be done all the same."""
+"""Key of trailing metadata beside `CODE_KEY`: "1" = the request may be done in part."""
 
 NOT_BEGUN_KEY: Final = "ternmq-not-begun"
-"""Trailing metadata of UNAVAILABLE: "1" when nobody serves behind the port at that moment, so that
-nothing was done."""
+"""Key of trailing metadata of UNAVAILABLE: "1" = no server is behind the port, so that the request
+was not begun."""
 
 _UNRESOLVED: Final = (
     "errors resolving",
@@ -60,7 +60,7 @@ _NEVER_SENT: Final = (
 )
 
 _NO_CONNECTION: Final = re.compile("^failed to connect to all addresses; last error: [A-Z_]+: ")
-"""gRPC's words before the reason."""
+"""Text of gRPC before the reason."""
 
 _REFUSAL_STATUS: Final[Mapping[int, str]] = {
     ResponseCode.SYSTEM_ERROR: "INTERNAL",
@@ -76,7 +76,7 @@ _REFUSAL_STATUS: Final[Mapping[int, str]] = {
     ResponseCode.QUERY_NOT_FOUND: "NOT_FOUND",
     ResponseCode.TOPIC_EXIST_ALREADY: "ALREADY_EXISTS",
 }
-"""The gRPC status beside a code, for readers that know only gRPC. Others: FAILED_PRECONDITION."""
+"""gRPC status beside a code, for other clients of gRPC. Other codes: FAILED_PRECONDITION."""
 
 _STATUS_REFUSAL: Final[Mapping[str, ResponseCode]] = {
     "UNIMPLEMENTED": ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
@@ -89,32 +89,32 @@ _STATUS_REFUSAL: Final[Mapping[str, ResponseCode]] = {
     "RESOURCE_EXHAUSTED": ResponseCode.SYSTEM_BUSY,
     "FAILED_PRECONDITION": ResponseCode.SERVICE_NOT_AVAILABLE,
 }
-"""Meaning of a bare gRPC status when a peer must have said it. All others are transport
+"""Response code of a bare gRPC status that only a peer sends. Other statuses are transport
 errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcStatus:
-    """The outcome of a call, as gRPC tells it."""
+    """Outcome of a call in gRPC."""
 
     code: str
-    """gRPC's name of it, such as "UNAVAILABLE"."""
+    """Name of the status in gRPC, such as "UNAVAILABLE"."""
 
     details: str
     trailing: Mapping[str, str]
 
 
 def error_of_status(status: GrpcStatus, peer: str) -> TernError:
-    """Return the error a caller gets for a call that did not end with OK.
+    """Return the caller's error for a call that did not end with OK.
 
     Args:
-        status: How gRPC says the call ended.
-        peer: Address of who was called, for the message.
+        status: Outcome of the call.
+        peer: Address of the peer, for the message.
     """
     code, details = status.code, status.details
     if (told := status.trailing.get(CODE_KEY, "")).isdecimal():
         error = refusal(int(told), details, peer)
-        # A peer that failed while it worked may have done part of the work.
+        # A peer that failed during the work may have done a part of it.
         error.may_have_happened = (
             error.code == ResponseCode.SYSTEM_ERROR or status.trailing.get(DOUBT_KEY) == "1"
         )
@@ -130,7 +130,7 @@ def error_of_status(status: GrpcStatus, peer: str) -> TernError:
         return RequestTimedOut(f"{peer}: no answer in time")
     if code == "RESOURCE_EXHAUSTED" and "larger than max" in details:
         error = refusal(ResponseCode.MESSAGE_ILLEGAL, details, peer)
-        # Only the reply can be what the caller received or the server sent.
+        # Only the reply can have been too large here.
         error.may_have_happened = details.startswith(("CLIENT: Received", "SERVER: Sent"))
         return error
     if (refused := _STATUS_REFUSAL.get(code)) is not None:
@@ -139,7 +139,7 @@ def error_of_status(status: GrpcStatus, peer: str) -> TernError:
 
 
 def refusal_of(error: TernError) -> RefusedError | None:
-    """Return what tells a handler's error to the caller, or None for a transport error."""
+    """Return the refusal for a handler's error; None = a transport error."""
     match error:
         case RefusedError():
             return error
@@ -158,10 +158,10 @@ def refusal_of(error: TernError) -> RefusedError | None:
 
 
 def refusal_from(error: TernError) -> RefusedError:
-    """Return what tells a handler's error to the caller.
+    """Return the refusal for a handler's error.
 
     Raises:
-        TernError: `error` itself, when it is a transport error.
+        TernError: `error` is a transport error and is raised itself.
     """
     refused = refusal_of(error)
     if refused is None:
@@ -170,7 +170,7 @@ def refusal_from(error: TernError) -> RefusedError:
 
 
 def status_of_error(error: TernError) -> GrpcStatus:
-    """Return the gRPC status that ends a stream, or a call that has no reply, for `error`."""
+    """Return the gRPC status that ends a stream, or a call without a reply, for `error`."""
     if (refused := refusal_of(error)) is not None:
         code = _REFUSAL_STATUS.get(refused.code, "FAILED_PRECONDITION")
         trailing = {CODE_KEY: str(refused.code)}

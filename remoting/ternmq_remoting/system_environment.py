@@ -1,4 +1,4 @@
-"""The environment of real processes: system clock, gRPC, unseeded randomness, threads for files."""
+"""Environment of real processes: system clock, gRPC, unseeded randomness, threads for files."""
 
 import asyncio
 import logging
@@ -19,18 +19,18 @@ _LAST_EVENTS_S: Final = 0.05
 
 @asynccontextmanager
 async def system_environment(*, calls_wait_s: float | None = None) -> AsyncGenerator[Environment]:
-    """Give the real world while the block runs.
+    """Yield the environment of this process while the block runs.
 
-    Leaving it waits for blocking calls that still run, so services must be closed before.
+    Leaving waits for running blocking calls, so services must be closed before.
 
     Args:
-        calls_wait_s: How long it waits for them, in seconds; None = until they return. See
+        calls_wait_s: Longest wait for blocking calls, s; None = until they return. See
             `BlockingPool.close`.
 
     Raises:
         ClosedError: This process was forked from one that had used gRPC.
     """
-    # Help and completion of the console import its clients, and must not wait for gRPC.
+    # Help and completion of the console import clients and must not wait for the import of gRPC.
     from ternmq_remoting.grpc_network import GrpcNetwork
 
     GrpcNetwork.check_process()
@@ -52,10 +52,10 @@ async def system_environment(*, calls_wait_s: float | None = None) -> AsyncGener
 
 
 async def _let_grpc_finish() -> None:
-    """Let gRPC have done with this event loop, which may be closed next.
+    """Wait until gRPC has delivered its last events to this event loop, before the loop is closed.
 
-    All loops of a process share one queue of gRPC's events. An event for a loop that is closed
-    raises in whichever loop takes it from the queue, and what lies behind it is held up. The last
-    events of calls and channels come some milliseconds after these were closed.
+    All loops of a process share one queue of gRPC's events. An event for a closed loop raises in
+    the loop that takes it from the queue, and delays the events behind it. The last events of calls
+    and channels come some milliseconds after their end.
     """
     await asyncio.sleep(_LAST_EVENTS_S)
