@@ -196,17 +196,17 @@ class NameServerRegistration:
         identity = self._registrant.identity
         request = nameserver.GetClusterRequest(broker_name=identity.name)
         reply = await connection.call(GET_CLUSTER, request, timeout_s=_CALL_TIMEOUT_S)
-        highest = highest_epoch(reply.brokers, identity)
+        members = members_of(reply.brokers, identity)
+        highest = max((member.epoch for member in members), default=0)
         self._registrar.on_epoch(highest, f"NameServer {self.address}")
         self._registrar.on_members(reply.brokers, self.address)
         is_deposed = highest > identity.epoch and not doubt_of(highest)
         if identity.broker_id == MASTER_ID and is_deposed:
             return True  # there is another master, as it should be: this one is about to leave
-        endpoints = registered_endpoints(reply.brokers, identity)
-        if endpoints is None:
-            return False
-        self._note_rival(endpoints)
-        return True
+        own = [member for member in members if member.broker_id == identity.broker_id]
+        if own:
+            self._note_rival(endpoints_from_pb(own[0].endpoints))
+        return bool(own)
 
     def _note_rival(self, endpoints: tuple[Address, ...]) -> None:
         """Warn, once per change, when others' endpoints are registered in place of our own."""
@@ -388,29 +388,17 @@ def _code_of(error: TernError) -> int:
     return error.code if isinstance(error, RefusedError) else 0
 
 
-def registered_endpoints(
+def members_of(
     brokers: Iterable[common.BrokerData], identity: Identity
-) -> tuple[Address, ...] | None:
-    """Return where the broker of our name and id is said to be, None when there is none."""
-    for data in brokers:
-        if (data.cluster, data.broker_name) == (identity.cluster, identity.name):
-            for member in data.members:
-                if member.broker_id == identity.broker_id:
-                    return endpoints_from_pb(member.endpoints)
-    return None
-
-
-def highest_epoch(brokers: Iterable[common.BrokerData], identity: Identity) -> int:
-    """Return the highest epoch that a member of our name has registered; 0 when there is none."""
-    return max(
-        (
-            member.epoch
-            for data in brokers
-            if (data.cluster, data.broker_name) == (identity.cluster, identity.name)
-            for member in data.members
-        ),
-        default=0,
-    )
+) -> Sequence[common.BrokerMember]:
+    """Return the registered members of the broker's own name."""
+    own = (identity.cluster, identity.name)
+    return [
+        member
+        for data in brokers
+        if (data.cluster, data.broker_name) == own
+        for member in data.members
+    ]
 
 
 def register_request(

@@ -18,21 +18,20 @@ _LOOK_FROM: Final = "ternmqLookFrom"
 class DelayOffsets:
     """The next offset to deliver, by delay level; level `n` has queue `n - 1` of its topic.
 
-    Owned by the broker's loop. What a file keeps beyond them is written back unchanged.
+    Owned by the broker's loop. Other members of the file are written back unchanged.
+
+    Attributes:
+        changes: Number of changes; a save is due when it differs from the saved one.
+        search_from: Log offset before which the log has no delivery beyond the offsets; None = not
+            known.
     """
 
     def __init__(self, version: DataVersion) -> None:
         self._version = version
         self._offsets: dict[int, QueueOffset] = {}
         self._extras: dict[str, Any] = {}
-        self._changes = 0
+        self.changes = 0
         self.search_from: PhysicalOffset | None = None
-        """Before it the log has no delivery that the offsets do not tell of; None = not known."""
-
-    @property
-    def changes(self) -> int:
-        """Counts changes: a save is due when it differs from the one last saved."""
-        return self._changes
 
     def get(self, level: int) -> QueueOffset:
         """Return the next offset to deliver at `level`; 0 when nothing was."""
@@ -49,18 +48,18 @@ class DelayOffsets:
         if self._offsets.get(level) == offset:
             return
         self._offsets[level] = offset
-        self._changes += 1
-        if self._changes % _UPDATES_PER_VERSION == 0:
+        self.changes += 1
+        if self.changes % _UPDATES_PER_VERSION == 0:
             self._version = self._version.next(now_ms)
 
     def put_search_start(self, begin: PhysicalOffset) -> None:
         """Store the log offset from which deliveries beyond the offsets are searched."""
         self.search_from = begin
-        self._changes += 1
+        self.changes += 1
 
     def forget(self) -> None:
         """Forget how far every level is: all that its queue still has counts as not delivered."""
-        self._changes += bool(self._offsets)
+        self.changes += bool(self._offsets)
         self._offsets.clear()
         self.search_from = None
 
@@ -71,7 +70,7 @@ class DelayOffsets:
             told: That of the master; not to be used any more.
         """
         mine = (self._version, self._offsets, self.search_from)
-        self._changes += mine != (told._version, told._offsets, told.search_from)
+        self.changes += mine != (told._version, told._offsets, told.search_from)
         self._version, self._offsets, self._extras = told._version, told._offsets, told._extras
         self.search_from = told.search_from
 
@@ -83,7 +82,7 @@ class DelayOffsets:
         return {**self._extras, **look, "dataVersion": version, "offsetTable": table}
 
     @classmethod
-    def from_dict(cls, value: Mapping[str, Any], *, now_ms: int) -> Self:
+    def from_dict(cls, value: Mapping[str, Any], now_ms: int) -> Self:
         """Return the table that `delayOffset.json` keeps.
 
         Raises:

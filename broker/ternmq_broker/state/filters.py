@@ -60,7 +60,10 @@ class ConsumerFilter:
 class FilterTable:
     """Every filter, by topic and group. Owned by the broker's loop.
 
-    What a file keeps beyond `ConsumerFilter` is written back unchanged.
+    Members of the file that `ConsumerFilter` lacks are written back unchanged.
+
+    Attributes:
+        changes: Number of changes; a save is due when it differs from the saved one.
     """
 
     def __init__(self) -> None:
@@ -69,16 +72,11 @@ class FilterTable:
         """By topic; None = to be found out."""
         self._extras: dict[tuple[str, str], dict[str, Any]] = {}
         self._table_extras: dict[str, Any] = {}
-        self._changes = 0
+        self.changes = 0
 
     def __iter__(self) -> Iterator[ConsumerFilter]:
         """Yield every filter, sorted by topic and group."""
         return iter([self._filters[key] for key in sorted(self._filters)])
-
-    @property
-    def changes(self) -> int:
-        """Counts changes: a save is due when it differs from the one last saved."""
-        return self._changes
 
     def get(self, topic: str, group: str) -> ConsumerFilter | None:
         """Return the filter of a group, or None when it has none."""
@@ -92,7 +90,7 @@ class FilterTable:
             self._changed()
 
     def _changed(self) -> None:
-        self._changes += 1
+        self.changes += 1
         self._alive = None
 
     def alive(self, topic: str) -> Sequence[ConsumerFilter]:

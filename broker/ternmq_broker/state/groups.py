@@ -195,7 +195,7 @@ class GroupTable:
         return attributes
 
     @classmethod
-    def from_dict(cls, value: Mapping[str, Any], *, now_ms: int) -> Self:
+    def from_dict(cls, value: Mapping[str, Any], now_ms: int) -> Self:
         """Return the table that `subscriptionGroup.json` keeps.
 
         Raises:

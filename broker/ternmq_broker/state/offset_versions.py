@@ -25,19 +25,15 @@ class OffsetVersions:
     `@`, so that the file's keys are never ambiguous.
 
     Attributes:
+        changes: Number of changes; a save is due when it differs from the saved one.
         tokens_end: No lock token is greater than this; kept so that tokens rise across restarts
             even when the wall clock goes back.
     """
 
     def __init__(self) -> None:
         self._versions: dict[tuple[str, str], dict[int, int]] = {}
-        self._changes = 0
+        self.changes = 0
         self.tokens_end = 0
-
-    @property
-    def changes(self) -> int:
-        """Counts changes: a save is due when it differs from the one last saved."""
-        return self._changes
 
     def get(self, group: str, topic: str, queue_id: int) -> int:
         """Return the offset's version."""
@@ -65,13 +61,13 @@ class OffsetVersions:
     def put(self, group: str, topic: str, queue_id: int, version: int) -> None:
         """Store a version, which the caller may know to be higher than the previous one."""
         self._versions.setdefault((topic, group), {})[queue_id] = version
-        self._changes += 1
+        self.changes += 1
 
     def remove_queue(self, group: str, topic: str, queue_id: int) -> None:
         """Forget one version."""
         queues = self._versions.get((topic, group), {})
         if queues.pop(queue_id, None) is not None:
-            self._changes += 1
+            self.changes += 1
         if not queues:
             self._versions.pop((topic, group), None)
 
@@ -94,7 +90,7 @@ class OffsetVersions:
     def _remove(self, is_doomed: Callable[[tuple[str, str]], bool]) -> None:
         for key in [key for key in self._versions if is_doomed(key)]:
             del self._versions[key]
-            self._changes += 1
+            self.changes += 1
 
     def first_token(self, *, now_ms: int) -> int:
         """Return the lowest token that a broker that starts now may give, and reserve the next.
@@ -110,13 +106,13 @@ class OffsetVersions:
         """Record that tokens up to `through` are assigned; more are reserved well before."""
         if through + _RESERVE // 2 > self.tokens_end:
             self.tokens_end = through + _RESERVE
-            self._changes += 1
+            self.changes += 1
 
     def raise_tokens(self, end: int) -> None:
         """Record that another member may have assigned tokens up to `end`."""
         if end > self.tokens_end:
             self.tokens_end = end
-            self._changes += 1
+            self.changes += 1
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as the file keeps it."""

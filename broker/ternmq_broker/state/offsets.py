@@ -43,6 +43,7 @@ class OffsetTable:
     unchanged.
 
     Attributes:
+        changes: Number of changes; a save is due when it differs from the saved one.
         versions: Those of the offsets; they have a file of their own.
         odd: Entries of the file under names that no topic or group can have here. Nobody uses them,
             and they are written back unchanged.
@@ -62,12 +63,7 @@ class OffsetTable:
         self._unsaved_begins: dict[tuple[str, int], int] = {}
         """First offsets that the file may lack, each with its change; oldest first."""
         self._commits = 0
-        self._changes = 0
-
-    @property
-    def changes(self) -> int:
-        """Counts changes: a save is due when it differs from the one last saved."""
-        return self._changes
+        self.changes = 0
 
     def commit(
         self,
@@ -125,7 +121,7 @@ class OffsetTable:
         self._refused.discard((key, queue_id))
         if offset != kept:
             queues[queue_id] = offset
-            self._changes += 1
+            self.changes += 1
         if kept is None:
             self._note_begin(key, queue_id)
         if offset != kept or version != version_kept or force:
@@ -160,7 +156,7 @@ class OffsetTable:
             self._offsets.setdefault(key, {})[queue_id] = offset
             if version != version_kept:
                 self.versions.put(group, topic, queue_id, version)
-        self._changes += 1
+        self.changes += 1
         self._recent.note((key, queue_id), removed=offset is None)
         if kept is None:
             self._note_begin(key, queue_id)
@@ -178,7 +174,7 @@ class OffsetTable:
 
     def _note_begin(self, key: str, queue_id: int) -> None:
         self._unsaved_begins.pop((key, queue_id), None)  # of an offset that was removed since
-        self._unsaved_begins[key, queue_id] = self._changes
+        self._unsaved_begins[key, queue_id] = self.changes
 
     def clamp(self, group: str, topic: str, queue_id: int, end: QueueOffset) -> bool:
         """Set an offset beyond the end of its queue to that end; return whether it was beyond.
@@ -192,7 +188,7 @@ class OffsetTable:
             return False
         self._offsets[key][queue_id] = end
         self.versions.put(group, topic, queue_id, self.versions.next(group, topic, queue_id))
-        self._changes += 1
+        self.changes += 1
         self._recent.note((key, queue_id))
         return True
 
@@ -259,7 +255,7 @@ class OffsetTable:
         for key in [key for key in self._offsets if is_doomed(key)]:
             for queue_id in self._offsets.pop(key):
                 self._recent.note((key, queue_id), removed=True)
-            self._changes += 1
+            self.changes += 1
         self._refused = {entry for entry in self._refused if entry[0] in self._offsets}
 
     def keep_up_to(
@@ -284,7 +280,7 @@ class OffsetTable:
                 end = end_of(topic, queue_id)
                 if end is None:
                     del queues[queue_id]
-                    self._changes += 1
+                    self.changes += 1
                     self._recent.note((key, queue_id), removed=True)
                     logger.warning(
                         "offset of a topic that is gone left out group=%s topic=%s queue=%s"
@@ -326,7 +322,7 @@ class OffsetTable:
                 end = end_of(topic, queue_id)
                 if offset > end:
                     queues[queue_id] = end
-                    self._changes += 1
+                    self.changes += 1
                     self._recent.note((key, queue_id))
 
     def to_dict(self) -> dict[str, Any]:
@@ -343,7 +339,7 @@ class OffsetTable:
         return {**extras, "dataVersion": version, "offsetTable": {**self.odd, **table}}
 
     @classmethod
-    def from_dict(cls, value: Mapping[str, Any], *, now_ms: int) -> Self:
+    def from_dict(cls, value: Mapping[str, Any], now_ms: int) -> Self:
         """Return the table that `consumerOffset.json` keeps.
 
         Raises:

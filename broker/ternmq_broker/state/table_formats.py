@@ -66,19 +66,19 @@ def _json_table(
 
 TOPICS: Final = _json_table(
     "topics.json",
-    lambda content, now_ms: TopicTable.from_dict(content, now_ms=now_ms),
+    TopicTable.from_dict,
     older="topics made since are found by their queues",
     absent="settings of topics, and topics without a queue on the disk",
 )
 GROUPS: Final = _json_table(
     "subscriptionGroup.json",
-    lambda content, now_ms: GroupTable.from_dict(content, now_ms=now_ms),
+    GroupTable.from_dict,
     older="groups that were first seen since are made anew",
     absent="settings of groups",
 )
 OFFSETS: Final = _json_table(
     "consumerOffset.json",
-    lambda content, now_ms: OffsetTable.from_dict(content, now_ms=now_ms),
+    OffsetTable.from_dict,
     older="groups consume again what they committed since",
     absent="how far every group is: each begins as a new group does, most at the end of a queue",
 )
@@ -90,7 +90,7 @@ VERSIONS: Final = _json_table(
 )
 DELAYS: Final = _json_table(
     "delayOffset.json",
-    lambda content, now_ms: DelayOffsets.from_dict(content, now_ms=now_ms),
+    DelayOffsets.from_dict,
     older="delayed messages delivered since come again",
     absent="which delayed messages were delivered: those that are kept come again",
 )
@@ -169,34 +169,15 @@ def find_tables(
         now_ms: Wall clock, for tables that have no version yet.
     """
 
-    def find(wanted: TableFormat[T]) -> StoredTable[T]:
-        was_there = wanted.name in noted
-        return find_table(files, folder, wanted, was_there=was_there, now_ms=now_ms)
+    def find(table: TableFormat[T]) -> StoredTable[T]:
+        was_there = table.name in noted
+        return find_table(files, config_folder(root), table, was_there=was_there, now_ms=now_ms)
 
-    folder = config_folder(root)
-    topics, groups, offsets, delays, filters = (
-        find(TOPICS),
-        find(GROUPS),
-        find(OFFSETS),
-        find(DELAYS),
-        find(FILTERS),
-    )
-    shared = (topics, groups, offsets, delays, filters)
-    taken = [each.taken for each in shared if each.taken is not None]
+    found = StoredTables(*(find(each) for each in _ALL))
+    tables = (found.topics, found.groups, found.offsets, found.delays, found.filters)
     # RocketMQ writes the timer's checkpoint through a map, and leaves the checksum behind it.
-    is_foreign = any(not each.has_checksum for each in taken)
-    timer = replace(TIMER, verify=_has_none) if is_foreign else TIMER
-    return StoredTables(
-        topics,
-        groups,
-        offsets,
-        find(VERSIONS),
-        delays,
-        filters,
-        find(TRANSACTIONS),
-        find(timer),
-        find(REPLICATION),
-    )
+    is_foreign = any(each.taken and not each.taken.has_checksum for each in tables)
+    return found._replace(timer=find(replace(TIMER, verify=_has_none))) if is_foreign else found
 
 
 def _has_none(_: bytes) -> bool:

@@ -152,7 +152,7 @@ class Tables:
         """
         self.delays.forget()
         self.delays.put_search_start(log_end)
-        self.scan_offset.put(PhysicalOffset(0))
+        self.scan_offset.offset = PhysicalOffset(0)
         self.offsets.remove_group(TRANSACTIONS_GROUP)
         self.offsets.cut_to(end_of)
         await self.save_timer(TimerCheckpoint(look_behind=1 + log_end))

@@ -324,7 +324,7 @@ class TopicTable:
         return dict(self._extras.get(topic, {}).get("attributes") or {})
 
     @classmethod
-    def from_dict(cls, value: Mapping[str, Any], *, now_ms: int) -> Self:
+    def from_dict(cls, value: Mapping[str, Any], now_ms: int) -> Self:
         """Return the table that `topics.json` keeps.
 
         Raises:

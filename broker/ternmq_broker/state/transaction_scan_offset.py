@@ -1,45 +1,42 @@
-"""The scan offset on disk: behind it a start looks for messages without their op.
+"""The scan offset on disk: a start searches the log behind it for messages without an op.
 
 Source: none; RocketMQ asks the producers again instead.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from ternmq_broker.state.fastjson import as_int
 from ternmq_model.offsets import PhysicalOffset
 
 GROUP: Final = "CID_RMQ_SYS_TRANS"
-"""Under whose name progress in the half and op topics is kept, as RocketMQ does."""
+"""RocketMQ's group of the committed offsets of the half and op topics."""
 
 _SCAN_FROM: Final = "scanFrom"
 
 
+@dataclass(slots=True)
 class ScanOffset:
-    """Content of `config/transactions.json`. Owned by the broker's loop."""
+    """Content of `config/transactions.json`. Owned by the broker's loop.
 
-    def __init__(self, offset: PhysicalOffset) -> None:
-        self._offset = offset
+    Attributes:
+        offset: Log offset before which every message has its op message. A lower one is never
+            wrong.
+    """
 
-    @property
-    def offset(self) -> PhysicalOffset:
-        """Before it no message lies whose op message is not written. Too low is never wrong."""
-        return self._offset
-
-    def put(self, offset: PhysicalOffset) -> None:
-        """Store another offset."""
-        self._offset = offset
+    offset: PhysicalOffset
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the file's content."""
-        return {_SCAN_FROM: self._offset}
+        """Return the content of the file."""
+        return {_SCAN_FROM: self.offset}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """Return what the file holds.
+        """Return the scan offset of a file.
 
         Raises:
-            ValueError: It holds something else.
+            ValueError: The number is negative or no number.
         """
         offset = as_int(value.get(_SCAN_FROM, 0), _SCAN_FROM)
         if offset < 0:

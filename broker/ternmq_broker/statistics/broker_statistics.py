@@ -7,7 +7,7 @@ Source: RocketMQ `BrokerStatsManager`.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
 from ternmq_broker.statistics.counters import SPANS, Counter
@@ -43,10 +43,14 @@ class BrokerStatistics:
         started_at_ms: On the monotonic clock.
 
     Attributes:
-        puts: Everything that was put.
-        gets: Everything that groups got.
-        system_puts: Of the former, what belongs to the broker's own topics.
-        system_gets: Of the latter, alike.
+        puts: Messages that were put.
+        gets: Messages that groups got.
+        system_puts: Puts to the topics of the broker itself.
+        system_gets: Gets from the topics of the broker itself.
+        queues: Puts by queue.
+        readers: Gets by group and queue.
+        sent_back: Messages that groups sent back.
+        dead_letters: Messages that became dead letters.
     """
 
     def __init__(self, *, started_at_ms: int) -> None:
@@ -54,32 +58,12 @@ class BrokerStatistics:
         self.gets = Counter()
         self.system_puts = Counter()
         self.system_gets = Counter()
-        self._put: dict[QueueKey, Counter] = {}
-        self._got: dict[ReaderKey, Counter] = {}
-        self._sent_back: dict[GroupKey, Counter] = {}
-        self._dead: dict[GroupKey, Counter] = {}
+        self.queues: dict[QueueKey, Counter] = {}
+        self.readers: dict[ReaderKey, Counter] = {}
+        self.sent_back: dict[GroupKey, Counter] = {}
+        self.dead_letters: dict[GroupKey, Counter] = {}
         self._begun = tuple(deque((started_at_ms,), maxlen=span.samples) for span in SPANS)
         self._sampling: Iterator[None] | None = None
-
-    @property
-    def queues(self) -> Mapping[QueueKey, Counter]:
-        """Counters of puts, by queue."""
-        return self._put
-
-    @property
-    def readers(self) -> Mapping[ReaderKey, Counter]:
-        """Counters of gets, by group and queue."""
-        return self._got
-
-    @property
-    def sent_back(self) -> Mapping[GroupKey, Counter]:
-        """Messages that groups sent back."""
-        return self._sent_back
-
-    @property
-    def dead_letters(self) -> Mapping[GroupKey, Counter]:
-        """Messages that became dead letters."""
-        return self._dead
 
     def begun_at_ms(self, place: int) -> int:
         """Return when a span begins for a counter that is younger than it; monotonic."""
@@ -104,7 +88,7 @@ class BrokerStatistics:
         counters: list[Counter] = []
         for queue, part in zip(queues, lengths, strict=True):
             key = (queue.topic, queue.queue_id)
-            counter = self._put.get(key) or _counter(self._put, key, queue.topic)
+            counter = self.queues.get(key) or _counter(self.queues, key, queue.topic)
             counter.messages += len(queue.rows)
             counter.bytes += part
             counter.calls += 1
@@ -137,7 +121,7 @@ class BrokerStatistics:
         if not messages or not request.group:
             return
         key = (request.group, request.topic, request.queue_id)
-        counter = self._got.get(key) or _counter(self._got, key, request.topic)
+        counter = self.readers.get(key) or _counter(self.readers, key, request.topic)
         length = result.record_bytes
         counters = (counter, self.gets, self.system_gets)
         for each in counters if counter.is_system else counters[:2]:
@@ -156,27 +140,27 @@ class BrokerStatistics:
 
     def sent_back_by(self, group: str, topic: str, messages: int = 1) -> None:
         """Count messages of a topic that a group sent back, to be tried again."""
-        _add(self._sent_back, (topic, group), messages)
+        _add(self.sent_back, (topic, group), messages)
 
     def died(self, group: str, topic: str, messages: int = 1) -> None:
         """Count messages of a topic that became dead letters of a group."""
-        _add(self._dead, (topic, group), messages)
+        _add(self.dead_letters, (topic, group), messages)
 
     def forget_topic(self, topic: str) -> None:
         """Forget a topic that was deleted. The broker's sums keep what it had."""
-        for key in [key for key in self._put if key[0] == topic]:
-            del self._put[key]
-        for reader in [reader for reader in self._got if reader[1] == topic]:
-            del self._got[reader]
-        for kept in (self._sent_back, self._dead):
+        for key in [key for key in self.queues if key[0] == topic]:
+            del self.queues[key]
+        for reader in [reader for reader in self.readers if reader[1] == topic]:
+            del self.readers[reader]
+        for kept in (self.sent_back, self.dead_letters):
             for pair in [pair for pair in kept if pair[0] == topic]:
                 del kept[pair]
 
     def forget_group(self, group: str) -> None:
         """Forget a group that was deleted."""
-        for reader in [reader for reader in self._got if reader[0] == group]:
-            del self._got[reader]
-        for kept in (self._sent_back, self._dead):
+        for reader in [reader for reader in self.readers if reader[0] == group]:
+            del self.readers[reader]
+        for kept in (self.sent_back, self.dead_letters):
             for pair in [pair for pair in kept if pair[1] == group]:
                 del kept[pair]
 
@@ -201,7 +185,7 @@ class BrokerStatistics:
             for place, span in enumerate(SPANS)
             if not place or now_ms - self._begun[place][-1] >= span.period_ms
         ]
-        tables = (self._put, self._got, self._sent_back, self._dead)
+        tables = (self.queues, self.readers, self.sent_back, self.dead_letters)
         counters = [self.puts, self.gets, self.system_puts, self.system_gets]
         counters += [counter for table in tables for counter in table.values()]
         for number, counter in enumerate(counters, 1):

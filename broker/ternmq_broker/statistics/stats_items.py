@@ -3,13 +3,11 @@
 Source: RocketMQ `BrokerStatsManager`, `Stats`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_broker.statistics.counters import SPANS, Counter, CounterIncrease, CounterValues
-
-Value = Callable[[CounterValues], int]
 
 
 class SpanValue(NamedTuple):
@@ -35,60 +33,37 @@ class StatsItem(NamedTuple):
 
 
 class _Metric(NamedTuple):
-    """A name of RocketMQ's, and the sum that it stands for."""
+    """A name of RocketMQ, and the sum that it stands for."""
 
     name: str
-    value: Value
+    field: str
+    """Field of `CounterValues`."""
 
 
-def _messages(sums: CounterValues) -> int:
-    return sums.messages
-
-
-def _bytes(sums: CounterValues) -> int:
-    return sums.bytes
-
-
-def _ms(sums: CounterValues) -> int:
-    return sums.ms
-
-
-def _calls(sums: CounterValues) -> int:
-    return sums.calls
-
-
-def _disk_messages(sums: CounterValues) -> int:
-    return sums.disk_messages
-
-
-def _disk_bytes(sums: CounterValues) -> int:
-    return sums.disk_bytes
-
-
-_QUEUE_PUT: Final = (_Metric("QUEUE_PUT_NUMS", _messages), _Metric("QUEUE_PUT_SIZE", _bytes))
-_QUEUE_GET: Final = (_Metric("QUEUE_GET_NUMS", _messages), _Metric("QUEUE_GET_SIZE", _bytes))
+_QUEUE_PUT: Final = (_Metric("QUEUE_PUT_NUMS", "messages"), _Metric("QUEUE_PUT_SIZE", "bytes"))
+_QUEUE_GET: Final = (_Metric("QUEUE_GET_NUMS", "messages"), _Metric("QUEUE_GET_SIZE", "bytes"))
 _TOPIC_PUT: Final = (
-    _Metric("TOPIC_PUT_NUMS", _messages),
-    _Metric("TOPIC_PUT_SIZE", _bytes),
-    _Metric("TOPIC_PUT_LATENCY", _ms),
+    _Metric("TOPIC_PUT_NUMS", "messages"),
+    _Metric("TOPIC_PUT_SIZE", "bytes"),
+    _Metric("TOPIC_PUT_LATENCY", "ms"),
 )
 _GROUP_GET: Final = (
-    _Metric("GROUP_GET_NUMS", _messages),
-    _Metric("GROUP_GET_SIZE", _bytes),
-    _Metric("GROUP_GET_LATENCY", _ms),
-    _Metric("GROUP_GET_FROM_DISK_NUMS", _disk_messages),
-    _Metric("GROUP_GET_FROM_DISK_SIZE", _disk_bytes),
+    _Metric("GROUP_GET_NUMS", "messages"),
+    _Metric("GROUP_GET_SIZE", "bytes"),
+    _Metric("GROUP_GET_LATENCY", "ms"),
+    _Metric("GROUP_GET_FROM_DISK_NUMS", "disk_messages"),
+    _Metric("GROUP_GET_FROM_DISK_SIZE", "disk_bytes"),
 )
-_SENT_BACK: Final = (_Metric("SNDBCK_PUT_NUMS", _messages),)
-_DEAD: Final = (_Metric("DLQ_PUT_NUMS", _messages), _Metric("SNDBCK2DLQ_TIMES", _calls))
-_BROKER_PUT: Final = (_Metric("BROKER_PUT_NUMS", _messages),)
+_SENT_BACK: Final = (_Metric("SNDBCK_PUT_NUMS", "messages"),)
+_DEAD: Final = (_Metric("DLQ_PUT_NUMS", "messages"), _Metric("SNDBCK2DLQ_TIMES", "calls"))
+_BROKER_PUT: Final = (_Metric("BROKER_PUT_NUMS", "messages"),)
 _BROKER_GET: Final = (
-    _Metric("BROKER_GET_NUMS", _messages),
-    _Metric("BROKER_GET_FROM_DISK_NUMS", _disk_messages),
-    _Metric("BROKER_GET_FROM_DISK_SIZE", _disk_bytes),
+    _Metric("BROKER_GET_NUMS", "messages"),
+    _Metric("BROKER_GET_FROM_DISK_NUMS", "disk_messages"),
+    _Metric("BROKER_GET_FROM_DISK_SIZE", "disk_bytes"),
 )
-_USER_PUT: Final = (_Metric("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", _messages),)
-_USER_GET: Final = (_Metric("BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC", _messages),)
+_USER_PUT: Final = (_Metric("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", "messages"),)
+_USER_GET: Final = (_Metric("BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC", "messages"),)
 
 FALL_SIZE: Final = "GROUP_GET_FALL_SIZE"
 FALL_TIME: Final = "GROUP_GET_FALL_TIME"
@@ -191,7 +166,10 @@ class StatisticsReport:
             ]
         for metric in wanted:
             yield StatsItem(
-                metric.name, key, metric.value(total), [_span(each, metric.value) for each in spans]
+                metric.name,
+                key,
+                getattr(total, metric.field),
+                [_span(each, metric.field) for each in spans],
             )
 
     def _added(self, place: int, counters: Sequence[Counter]) -> CounterIncrease:
@@ -215,8 +193,8 @@ class StatisticsReport:
                     yield StatsItem(name, key, value, ())
 
 
-def _span(added: CounterIncrease, value: Value) -> SpanValue:
-    seconds, total = added.ms / 1000, value(added.sums)
+def _span(added: CounterIncrease, field: str) -> SpanValue:
+    seconds, total = added.ms / 1000, getattr(added.sums, field)
     return SpanValue(
         seconds,
         total,

@@ -167,7 +167,7 @@ class Transactions:
                 version = offsets.versions.get(GROUP, topic, 0)
                 offsets.commit(GROUP, topic, 0, offset, version, now_ms=now_ms)
         if len(table) or table.unwritten_bytes:
-            self._tables.scan_offset.put(table.scan_offset(flushed))
+            self._tables.scan_offset.offset = table.scan_offset(flushed)
 
     async def settle(self) -> None:
         """Write the last op message: after this nobody ends transactions any more."""

@@ -184,7 +184,7 @@ class TableApplier:
 
     async def _transactions(self, content: Mapping[str, Any]) -> None:
         tables, marks = self._tables, parse_rows(content)
-        tables.scan_offset.put(ScanOffset.from_dict(content).offset)
+        tables.scan_offset.offset = ScanOffset.from_dict(content).offset
         for kept, _ in marks:
             if kept.group == GROUP:
                 tables.offsets.merge(kept)

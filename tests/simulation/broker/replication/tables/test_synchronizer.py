@@ -207,7 +207,7 @@ def test_delivery_progress_counts_once_log_has_arrived() -> None:
         append(master.store, batch_of(record("T", 0, b"delivered")))
         settle(master.store)
         master.tables.delays.put(3, QueueOffset(8), now_ms=1)
-        master.tables.scan_offset.put(PhysicalOffset(50))
+        master.tables.scan_offset.offset = PhysicalOffset(50)
         await master.tables.save_timer(TimerCheckpoint(read_ms=5, next_offset=3, look_behind=9))
         await asyncio.sleep(2)
         assert (slave.tables.delays.get(3), slave.tables.scan_offset.offset) == (0, 0)
