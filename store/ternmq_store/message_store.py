@@ -254,7 +254,7 @@ class MessageStore:
         try:
             keys = self._reservations.keys(batch)
             queue_offsets, rows_of = self._reservations.numbers(batch)
-            placement = self._log.place(batch, atomic=atomic)
+            placement = self._log.allocate(batch, atomic=atomic)
         except OSError as error:
             self._files.fail(error)
             raise StoreFailed(f"the store failed: {error}") from error

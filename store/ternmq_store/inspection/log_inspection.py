@@ -30,7 +30,7 @@ from ternmq_store.disk.mapped_file_queue import FoundFile, find_files
 from ternmq_store.log.log_window import LogWindow
 
 PIECE_BYTES: Final = 4 << 20
-RECORD_BYTES_MAX: Final = 128 << 20
+_RECORD_BYTES_MAX: Final = 128 << 20
 """No record is longer, whatever the broker that wrote it allowed."""
 
 
@@ -101,14 +101,26 @@ def walk_log(files: FileSystem, log_files: Sequence[FoundFile]) -> Generator[Log
     Raises:
         OSError: A file cannot be read.
     """
-    used = [file for file in log_files if is_begun(files, file)]
-    for file in log_files:
-        if file.file_bytes and used and file.base <= used[-1].base:
-            yield from _walk_file(files, file, is_last=file == used[-1])
+    written = written_files(files, log_files)
+    for file in written:
+        yield from _walk_file(files, file, is_last=file == written[-1])
 
 
-def is_begun(files: FileSystem, log_file: FoundFile) -> bool:
-    """Return whether a file was written to: RocketMQ prepares the next one in the folder."""
+def written_files(files: FileSystem, log_files: Sequence[FoundFile]) -> Sequence[FoundFile]:
+    """Return the files up to the last one that has content, without empty ones.
+
+    RocketMQ prepares the next file in the log's folder.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    used = [file for file in log_files if file.file_bytes]
+    while used and not _has_content(files, used[-1]):
+        used.pop()
+    return used
+
+
+def _has_content(files: FileSystem, log_file: FoundFile) -> bool:
     with closing(files.open(log_file.path, read_only=True)) as file:
         window = LogWindow.of_file(file, log_file.base)
         return any(file.read(0, BLANK_BYTES)) or window.next_content(0) is not None
@@ -146,18 +158,15 @@ def _read_piece(window: LogWindow, file: FoundFile, position: int) -> FoundRecor
     at = PhysicalOffset(file.base + position)
     left = file.file_bytes - position
     head = window.take(position, BLANK_BYTES)
-    if len(head) < BLANK_BYTES:
-        raise CorruptRecord(at, f"only {left} bytes are left")
-    total, magic = read_start(head, 0)
-    if magic == MAGIC_BLANK:
-        if total != left:
-            raise CorruptRecord(at, "a blank record does not end with its file")
+    total, magic = read_start(head, 0) if len(head) == BLANK_BYTES else (0, 0)
+    if magic == MAGIC_BLANK and total == left:
         return FoundBlank(file, at, left)
-    if total > min(left, RECORD_BYTES_MAX):
+    if total > _RECORD_BYTES_MAX:
         raise CorruptRecord(at, f"total size {total} does not fit")
     data = window.take(position, max(total, BLANK_BYTES))
     record = decode_record(data, 0, at=at, check_crc=False)
-    assert record is not None, "blank records were told apart above"
+    if record is None:
+        raise CorruptRecord(at, "a blank record does not end with its file")
     is_checksummed = has_checksum(record.properties)
     is_right = not is_checksummed or verify_checksum(data, record.properties)
     return FoundRecord(file, at, record, _problem(record, left), is_checksummed, is_right)

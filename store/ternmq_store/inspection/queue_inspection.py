@@ -6,7 +6,7 @@ Source: RocketMQ `ConsumeQueue`, `ConsumeQueueExt`.
 from collections.abc import Collection, Generator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from ternmq_model.offsets import UNIT_BYTES, QueueOffset
 from ternmq_store.disk.filesystem import FileSystem
@@ -16,8 +16,6 @@ from ternmq_store.queues.consume_queues import count_in_row, unit_file_bytes
 from ternmq_store.queues.ext_units import EXT_UNIT_BYTES_MAX, FIRST_ADDRESS, ExtUnit, find_ext_unit
 from ternmq_store.queues.unit_files import FileUnits, count_written, walk_units
 from ternmq_store.queues.units import Unit, Units, read_units, unit_of
-
-_PIECE_UNITS: Final = 819
 
 
 class QueueFiles(NamedTuple):

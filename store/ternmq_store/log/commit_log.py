@@ -108,7 +108,7 @@ class CommitLog:
         """Error of the last attempt to make the next file; None when it was made."""
         return self._shortage
 
-    def place(self, batch: RecordBatch, *, atomic: bool = False) -> Placement:
+    def allocate(self, batch: RecordBatch, *, atomic: bool = False) -> Placement:
         """Allocate places for the records of `batch`, and make files where they are needed.
 
         Args:
@@ -131,10 +131,10 @@ class CommitLog:
                 piece = BatchSlice(0, len(batch), begin, -1)
                 return Placement((piece,), batch.starts + begin, PhysicalOffset(begin + total))
         if atomic:
-            return self._place_in_next(batch)
-        return self._place_in_many(batch.starts, batch.sizes)
+            return self._allocate_in_next(batch)
+        return self._allocate_in_many(batch.starts, batch.sizes)
 
-    def _place_in_next(self, batch: RecordBatch) -> Placement:
+    def _allocate_in_next(self, batch: RecordBatch) -> Placement:
         """Place the batch in the file behind this one, which a blank record ends."""
         total, begin = len(batch.data), self.end
         self._check_length(total, "batch")
@@ -154,7 +154,7 @@ class CommitLog:
                 f"a {what} of {length} bytes is longer than a file of the log",
             )
 
-    def _place_in_many(self, starts: Ints, sizes: Ints) -> Placement:
+    def _allocate_in_many(self, starts: Ints, sizes: Ints) -> Placement:
         self._check_length(int(sizes.max()), "record")
         pieces: list[BatchSlice] = []
         offsets, ends = starts.copy(), starts + sizes
@@ -279,7 +279,7 @@ class CommitLog:
             target[position + 8 : position + end - begin] = done[begin + 8 : end]
             target[position : position + 8] = done[begin : begin + 8]
 
-    def make_room_for(self, length: int) -> None:
+    def make_space_for(self, length: int) -> None:
         """Make space for `extend` to append `length` bytes within one file.
 
         Raises:
@@ -296,7 +296,7 @@ class CommitLog:
         self._file_for(self.end, length)
 
     def extend(self, data: bytes, *, stored_at_ms: int) -> None:
-        """Append bytes of another replica's log, for which `make_room_for` has made space.
+        """Append bytes of another replica's log, for which `make_space_for` has made space.
 
         They survive a crash of this process all or not at all, as bytes of `write` do.
 
@@ -445,7 +445,7 @@ class CommitLog:
         step = PhysicalOffset(self._unfilled + task.end - task.start)
         self._unfilled = step if error is None and self.files.has(step) else _EVERYTHING
 
-    def make_room(self) -> None:
+    def make_space(self) -> None:
         """Make the space of the last file real, or make the first file.
 
         The method blocks and is a part of opening. A full disk is no error here: the first append

@@ -6,7 +6,6 @@ else has used the directory: then nothing that was noted of an open session coun
 """
 
 import enum
-import logging
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,8 +30,6 @@ from ternmq_store.log.clock_moves import (
     are_in_order,
 )
 from ternmq_store.log.quarantine import DamagedRange
-
-logger = logging.getLogger(__name__)
 
 FORMAT_VERSION: Final = 1
 _START: Final = PhysicalOffset(0)

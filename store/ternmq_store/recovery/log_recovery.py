@@ -6,7 +6,6 @@ the consume queues say what the log says.
 Source: RocketMQ `DefaultMessageStore.load`, `recover`.
 """
 
-import logging
 import os
 from collections.abc import Sequence
 from contextlib import closing
@@ -42,11 +41,12 @@ from ternmq_store.recovery.log_files import LogFilePlan, carry_out, find_plan
 from ternmq_store.recovery.log_scan import (
     LogScan,
     OldUnits,
+    add_torn,
     first_records,
+    lift_repaired,
     pad_to,
     record_lies_at,
 )
-from ternmq_store.recovery.quarantine_recovery import add_torn, lift_mended
 from ternmq_store.recovery.queue_recovery import (
     QueueConsistency,
     find_cuts,
@@ -58,8 +58,6 @@ from ternmq_store.recovery.queue_recovery import (
     read_queue_ends,
 )
 from ternmq_store.recovery.scan_rules import ALWAYS_MS, ScanRules, scan_start
-
-logger = logging.getLogger(__name__)
 
 _MANY: Final = 1 << 62
 
@@ -125,9 +123,9 @@ class _Opening:
             session.note_quarantine()
         self._load(self._plan)
         add_torn(self._log, session.quarantine, self._plan.damage(session.flushed))
-        mended = lift_mended(self._log, session.quarantine, session.check_at)
-        self._is_mended = bool(mended)
-        self._findings.extend((*mended, *find_lost(self._log, session)))
+        repaired = lift_repaired(self._log, session.quarantine, session.check_at)
+        self._is_repaired = bool(repaired)
+        self._findings.extend((*repaired, *find_lost(self._log, session)))
         start, scan, is_rebuilt = self._read_log()
         log, queues = self._log, self._queues
         cut_bytes = self._settle(start)
@@ -289,7 +287,7 @@ class _Opening:
     def _start(self, are_whole: bool) -> PhysicalOffset | None:
         """Return from where the log is scanned; None = all of it: no queue is to be believed."""
         log = self._log
-        if not log.files.files or not are_whole or self._is_mended:
+        if not log.files.files or not are_whole or self._is_repaired:
             return None
         if self._session.last_use.is_clean:
             for queue in self._queues:

@@ -1,7 +1,9 @@
-"""The log scan at opening: good records are dispatched, bad ones are cut or quarantined."""
+"""The log scan at opening: good records are dispatched, bad ones are cut or quarantined.
 
-import logging
-from collections.abc import Sequence
+Before it, damaged ranges grow to whole records, and ranges that are good again are lifted.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -10,15 +12,15 @@ from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record.format import FLAG_PREPARED, decode_record, is_blank
 from ternmq_model.record.integrity import check_record
-from ternmq_model.record.scanner import Verify, scan_records
+from ternmq_model.record.scanner import Verify, follow_lengths, scan_records
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.dispatch.dispatch_request import unit_runs
 from ternmq_store.dispatch.log_dispatcher import LogDispatcher
-from ternmq_store.log.checksum_ranges import Ranges, is_inside
+from ternmq_store.log.checksum_ranges import Ranges, VerifyRange, is_inside
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_window import LogWindow
-from ternmq_store.log.quarantine import Quarantine
-from ternmq_store.opened_files import RecoveryAction, RecoveryFindings
+from ternmq_store.log.quarantine import DamagedRange, Quarantine
+from ternmq_store.opened_files import RecoveryAction, RecoveryFinding, RecoveryFindings
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import (
@@ -28,10 +30,7 @@ from ternmq_store.queues.units import (
 )
 from ternmq_store.recovery.scan_rules import FirstRecord, NextGood, ScanRules, end_of_damage
 
-logger = logging.getLogger(__name__)
-
-_PIECE_UNITS: Final = 3_200
-_NO_LIMIT: Final = PhysicalOffset((1 << 63) - 1)
+_RECORDS: Final = 4096
 
 OldUnits = Sequence[tuple[ConsumeQueue, QueueOffset, Units]]
 """Old units of queues that are rebuilt, and the queue offset of the first."""
@@ -265,3 +264,67 @@ def first_records(log: CommitLog) -> Sequence[FirstRecord]:
             record = None
         first.append(FirstRecord(base, record.header.stored_at_ms if record else 0))
     return first
+
+
+def add_torn(log: CommitLog, quarantine: Quarantine, damage: Iterable[DamagedRange]) -> None:
+    """Quarantine the records, too, whose ends lie in missing bytes."""
+    for damaged in damage:
+        file = log.files.at(damaged.start)
+        limit, at, before, is_stopped = damaged.start - file.base, 0, -1, False
+        while before < at:
+            before = at
+            _, at, is_stopped = follow_lengths(file.view, at, limit, _RECORDS)
+        if at < limit and not is_stopped:
+            start = PhysicalOffset(file.base + at)
+            quarantine.add(start, damaged.start, damaged.reason)
+
+
+def lift_repaired(
+    log: CommitLog, quarantine: Quarantine, check_at: Callable[[PhysicalOffset], VerifyRange]
+) -> Sequence[RecoveryFinding]:
+    """Forget what of the damaged ranges holds nothing but good records, file by file.
+
+    Bytes that are damaged still cost a look at the first record of each.
+
+    Args:
+        log: All of it.
+        quarantine: Its damaged ranges.
+        check_at: How records are to be checked.
+
+    Returns:
+        A finding for each piece that was forgotten.
+    """
+    repaired: list[RecoveryFinding] = []
+    for damaged in quarantine.ranges:
+        for file in log.files.files:
+            start = PhysicalOffset(max(damaged.start, file.base))
+            end = PhysicalOffset(min(damaged.end, file.end))
+            if start < end and _is_good(log, start, end, check_at):
+                quarantine.remove(start, end)
+                reason = "the damaged stretch is good again"
+                repaired.append(
+                    RecoveryFinding(
+                        RecoveryAction.REPAIRED, file.file.path, start, end - start, reason
+                    )
+                )
+    return repaired
+
+
+def _is_good(
+    log: CommitLog,
+    start: PhysicalOffset,
+    end: PhysicalOffset,
+    check_at: Callable[[PhysicalOffset], VerifyRange],
+) -> bool:
+    """Return whether from `start` to `end`, in one file, one good record follows the other."""
+    file, at = log.files.at(start), start
+    while at < end:
+        check = check_at(at)
+        limit = end if check.until is None else min(end, check.until)
+        found = log.scan(at, limit, records_max=_RECORDS, verify=check.verify)
+        if found.is_blank:
+            return end == file.end
+        if found.error is not None or found.batch is None:
+            return False
+        at = PhysicalOffset(file.base + found.end)
+    return True

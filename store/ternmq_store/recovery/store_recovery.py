@@ -49,7 +49,7 @@ def hold_and_open(
             opened = open_index(files, root, config, clock, opened)
             # On a full disk `open_files` has taken the space of the reserve.
             keep_reserve(files, root)
-            opened.log.make_room()
+            opened.log.make_space()
         except BaseException:
             lock.release()
             raise

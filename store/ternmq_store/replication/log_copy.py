@@ -50,7 +50,7 @@ class LogCopy:
         stored_at_ms = 0 if damage else check_piece(data, at, file_end=log.file_end)
         if not is_checksummed and session.is_range_open and self._is_noting():
             raise BrokerBusy(ResponseCode.SYSTEM_BUSY, "the store's notes are being written")
-        log.make_room_for(len(data))
+        log.make_space_for(len(data))
         session.go_on(at, is_checksummed=is_checksummed)
         self.stored_at_ms = max(self.stored_at_ms, stored_at_ms)
         log.extend(data, stored_at_ms=self.stored_at_ms)

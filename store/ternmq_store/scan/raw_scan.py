@@ -15,8 +15,8 @@ from ternmq_store.disk.mapped_file_queue import FoundFile
 from ternmq_store.inspection.log_inspection import (
     PIECE_BYTES,
     find_log_files,
-    is_begun,
     next_piece,
+    written_files,
 )
 from ternmq_store.log.log_window import LogWindow
 from ternmq_store.scan.directory import StoreDirectory
@@ -44,15 +44,9 @@ def plan_raw(directory: StoreDirectory) -> Sequence[RawFilePartition]:
     Raises:
         OSError: The directory cannot be read.
     """
-    files = [file for file in find_log_files(directory.files, directory.root) if file.file_bytes]
-    used = [file for file in files if is_begun(directory.files, file)]
-    if not used:
-        return ()
-    return [
-        RawFilePartition(file.base, file.base == used[-1].base)
-        for file in files
-        if file.base <= used[-1].base
-    ]
+    log_files = find_log_files(directory.files, directory.root)
+    files = written_files(directory.files, log_files)
+    return [RawFilePartition(file.base, file == files[-1]) for file in files]
 
 
 def scan_raw(

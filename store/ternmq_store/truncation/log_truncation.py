@@ -7,7 +7,8 @@ for the operator (docs/formats/cut-files.md).
 """
 
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -16,13 +17,18 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import StoreError
 from ternmq_model.file_generations import previous_path
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record.scanner import Verify
 from ternmq_store.config import FlushMode, StoreConfig
+from ternmq_store.disk.file_content import read_pieces, write_pieces
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import (
     checkpoint_path,
     commit_log_folder,
     consume_queue_ext_folder,
     consume_queue_folder,
+    cut_folder,
+    cut_name,
+    cut_range,
     deletions_path,
     file_name,
     index_folder,
@@ -30,12 +36,13 @@ from ternmq_store.disk.layout import (
     next_file_path,
     notes_path,
 )
-from ternmq_store.disk.mapped_file_queue import find_files
-from ternmq_store.log.file_allocation import AllocateTask
+from ternmq_store.disk.mapped_file_queue import FoundFile, find_files
+from ternmq_store.disk.resource_exhaustion import is_full
+from ternmq_store.log.file_allocation import USED_SHARE_MAX, AllocateTask
 from ternmq_store.log.log_notes import LogNotes, load_notes, save_notes
+from ternmq_store.log.log_window import LogWindow
 from ternmq_store.log.store_session import StoreSession
 from ternmq_store.message_store import MessageStore
-from ternmq_store.truncation.tail_copy import copy_tail, scan_tail
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +50,13 @@ _FIRST_ZERO_BYTES: Final = 64 << 20
 """Bytes of a new log's first file that are filled with zeros; the rest is reserved."""
 
 _BEGUN: Final = "begun"
-"""Names a session that ended before anything was stored."""
+"""Name of a session that ended before anything was stored."""
+
+KEPT_BYTES_MAX: Final = 256 << 20
+"""Most bytes that one copy of a cut tail has, from its beginning on."""
+
+KEPT_FILES_MAX: Final = 8
+"""Most copies that are retained; of more, the one of the lowest offset goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,22 +145,22 @@ def _announce(files: FileSystem, root: Path, at: PhysicalOffset) -> Truncation:
     found = find_files(files, commit_log_folder(root))
     if found and at < found[0].base:
         raise StoreError(f"the log begins at {found[0].base}: it cannot be cut at {at}")
-    tail = scan_tail(files, found, at, flushed=session.flushed)
-    kept = copy_tail(files, root, found, at, tail.end)
+    cut = _scan_tail(files, found, at, flushed=session.flushed)
+    cut = replace(cut, kept=_copy_tail(files, root, found, at, cut.end))
     logger.warning(
         "log is cut root=%s at=%d end=%d records=%d first=%s last=%s kept=%s",
         root,
         at,
-        tail.end,
-        tail.records,
-        tail.first,
-        tail.last,
-        kept,
+        cut.end,
+        cut.records,
+        cut.first,
+        cut.last,
+        cut.kept,
     )
     notes = replace(session.notes, cut_to=at)
     for _ in range(2):  # both generations: the older one would know nothing of it
         save_notes(files, root, notes)
-    return Truncation(at, tail.end, tail.records, tail.first, tail.last, kept, at)
+    return cut
 
 
 def reset_log(
@@ -227,3 +240,91 @@ def _below(files: FileSystem, folder: Path) -> Generator[Path]:
         yield folder / name
     for name in files.files(folder):
         yield folder / name
+
+
+def _scan_tail(
+    files: FileSystem, found: Sequence[FoundFile], at: PhysicalOffset, *, flushed: PhysicalOffset
+) -> Truncation:
+    """Return the part of a log from `at` on. All of it is read, which may take seconds.
+
+    Damaged bytes before `flushed` are passed over; behind it they are the log's end.
+    """
+    cut = Truncation(at, at, 0, None, None, None, at)
+    for one in found:
+        if one.base + one.file_bytes <= at or not one.file_bytes:
+            continue
+        if one.base > cut.end:
+            break
+        with (
+            closing(files.open(one.path, read_only=True)) as file,
+            closing(file.map()) as region,
+        ):
+            cut = _scan_file(LogWindow.of_view(region.view, one.base), cut, flushed)
+    return cut
+
+
+def _scan_file(window: LogWindow, cut: Truncation, flushed: PhysicalOffset) -> Truncation:
+    at, records, first, last = cut.end, cut.records, cut.first, cut.last
+    at = max(at, PhysicalOffset(window.base))
+    end = window.base + window.file_bytes
+    while at < end:
+        found = window.step(at, end, verify=Verify.NOTHING)
+        if found.damage and (at >= flushed or found.end == end):
+            break
+        if found.batch is not None:
+            records += len(found.batch)
+            first = at if first is None else first
+            last = PhysicalOffset(at + int(found.batch.starts[-1]))
+        at = found.end
+    return replace(cut, end=at, records=records, first=first, last=last)
+
+
+def _copy_tail(
+    files: FileSystem, root: Path, found: Sequence[FoundFile], start: int, end: int
+) -> Path | None:
+    """Copy the log's bytes from `start` to `end`, durably; of a long tail the first bytes.
+
+    Returns:
+        Where they lie; None when there are none, or the disk has no room for them.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    end = min(end, start + KEPT_BYTES_MAX)
+    folder = cut_folder(root)
+    path = folder / cut_name(start, end)
+    if end <= start or files.exists(path):
+        return path if end > start else None
+    try:
+        if files.used_share(root) > USED_SHARE_MAX:
+            logger.warning("nothing kept of what is cut, the disk is too full root=%s", root)
+            return None
+        files.make_folder(folder)
+        _remove_old_copies(files, folder)
+        write_pieces(files, path, _pieces(files, found, start, end))
+    except OSError as error:
+        if not is_full(error):
+            raise
+        logger.warning("nothing kept of what is cut root=%s error=%s", root, error)
+        return None
+    return path
+
+
+def _remove_old_copies(files: FileSystem, folder: Path) -> None:
+    """Remove the oldest copies, and the file of an interrupted one."""
+    names = files.files(folder)
+    kept = sorted(name for name in names if cut_range(name) is not None)
+    stale = kept[: max(len(kept) - KEPT_FILES_MAX + 1, 0)]
+    for name in [*(name for name in names if name not in kept), *stale]:
+        files.remove(folder / name)
+
+
+def _pieces(
+    files: FileSystem, found: Sequence[FoundFile], start: int, end: int
+) -> Generator[bytes]:
+    for one in found:
+        stop = min(one.base + one.file_bytes, end)
+        if max(one.base, start) >= stop:
+            continue
+        with closing(files.open(one.path, read_only=True)) as file:
+            yield from read_pieces(file, max(one.base, start) - one.base, stop - one.base)

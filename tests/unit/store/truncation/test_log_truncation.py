@@ -8,7 +8,7 @@ from ternmq_store.config import FlushMode
 from ternmq_store.disk.layout import cut_folder
 from ternmq_store.log.log_notes import load_notes
 from ternmq_store.message_store import MessageStore
-from ternmq_store.truncation import tail_copy
+from ternmq_store.truncation import log_truncation
 from ternmq_store.truncation.log_truncation import Truncation, reset_log, truncate_log
 from tests.support.damage import CONFIG, check_index, readable
 from tests.support.files import MemoryFileSystem, PowerLost
@@ -170,8 +170,8 @@ def test_damage_before_the_end_is_no_end() -> None:
 def test_number_and_size_of_kept_cuts_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tail_copy, "KEPT_FILES_MAX", 3)
-    monkeypatch.setattr(tail_copy, "KEPT_BYTES_MAX", 500)
+    monkeypatch.setattr(log_truncation, "KEPT_FILES_MAX", 3)
+    monkeypatch.setattr(log_truncation, "KEPT_BYTES_MAX", 500)
     files, ends = used(is_clean=True)
     for row in range(28, 20, -1):
         done = cut(files, ends[row])
