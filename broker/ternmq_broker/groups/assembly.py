@@ -68,7 +68,7 @@ class GroupAssembly:
             clients,
             on_left=self.locks.left,
             on_group=self._filter_registry.group_changed,
-            is_told=tables.groups.tells_members,
+            notifies_members=tables.groups.notifies_members,
             must_agree=lambda: live.broker.same_subscriptions_required,
         )
         self.topics = GroupTopics(

@@ -22,7 +22,7 @@ from ternmq_remoting.rpc import Call, Handler, unary
 from ternmq_remoting.service_methods import DESCRIBE_CONSUMER, LIST_PRODUCERS
 
 WAITING_MAX: Final = 1_024
-"""Queries that may wait for answers at a time."""
+"""Limit on the queries that wait for answers at a time."""
 
 ANSWER_TIMEOUT_S: Final = 2.0
 """Timeout of a consumer's answer; the operator's own timeout is longer."""
@@ -39,7 +39,7 @@ class ClientQueries:
     async def ask(
         self, session: ClientSession, group: str, *, timeout_s: float
     ) -> groups.RunningState | None:
-        """Return a client's report about its part in a group; None when none comes in time.
+        """Return a client's report about its part in a group; None without one in time.
 
         Cancelling is safe.
         """
@@ -60,7 +60,7 @@ class ClientQueries:
             del self._waiting[number]
 
     def answered(self, session: ClientSession, state: groups.RunningState) -> None:
-        """Accept an answer, unless no query waits for it or another client was asked."""
+        """Accept an answer of the client that was asked, while its query waits."""
         asked, answer = self._waiting.get(state.request_id, (None, None))
         if asked is session and answer is not None and not answer.done():
             answer.set_result(state)
@@ -74,7 +74,7 @@ class ClientQueryService:
     client_queries: ClientQueries
 
     def handlers(self) -> Sequence[Handler]:
-        """Return the handlers of its RPCs."""
+        """Return the handlers of DescribeConsumer and ListProducers."""
         return (
             unary(DESCRIBE_CONSUMER, self.describe_consumer),
             unary(LIST_PRODUCERS, self.list_producers),
@@ -83,7 +83,7 @@ class ClientQueryService:
     async def describe_consumer(
         self, request: admin.DescribeConsumerRequest, call: Call
     ) -> admin.DescribeConsumerReply:
-        """Ask one member of a group how consuming goes. Cancelling is safe."""
+        """Return the report of one member of a group. Cancelling is safe."""
         group, client_id = check_stored_group(request.group), request.client_id
         session = next(
             (one for one in self.sessions.table.members(group) if one.client_id == client_id), None
@@ -100,14 +100,14 @@ class ClientQueryService:
     async def list_producers(
         self, request: admin.ListProducersRequest, call: Call
     ) -> admin.ListProducersReply:
-        """Return the live members of one producer group, or of all."""
-        wanted = check_group(request.group) if request.group else ""
+        """Return the live members of one producer group, or of all groups."""
+        requested = check_group(request.group) if request.group else ""
         behind = names_of(request.page_token, 2)
         found = sorted(
             (group, session.client_id, session)
             for session in self.sessions.table.sessions()
             for group in session.producer_groups
-            if wanted in ("", group) and (group, session.client_id) > behind
+            if requested in ("", group) and (group, session.client_id) > behind
         )
         members = (
             admin.ProducerMember(

@@ -41,7 +41,7 @@ class LockService:
         return unary(LOCK_QUEUES, self.lock_queues), unary(UNLOCK_QUEUES, self.unlock_queues)
 
     def job(self) -> Job:
-        """Return the job that removes locks whose lease is over."""
+        """Return the job that removes expired locks."""
         return Job(name=JOB, interval_s=_EXPIRY_INTERVAL_S, step=self.expire)
 
     async def lock_queues(
@@ -49,8 +49,8 @@ class LockService:
     ) -> groups.LockQueuesReply:
         """Lock queues for a member of a group, or renew their leases.
 
-        A client whose Session has broken gets no answer that it could trust: its locks fall when
-        the Session's time is over, however late they were renewed.
+        A client with a broken Session is refused: its locks end when the Session expires, however
+        late they were renewed.
         """
         group = self.tables.groups.use(request.group, now_ms=self.clock.wall_ms())
         client_id = check_client_id(request.client_id)
@@ -59,7 +59,7 @@ class LockService:
             raise refusal(ResponseCode.NO_PERMISSION, remark)
         session = self.clients.live(client_id)
         if session is not None and session.broken_at_ms is not None:
-            remark = f"the Session of {client_id!r} has broken; its locks are about to fall"
+            remark = f"the Session of {client_id!r} has broken; its locks are about to end"
             raise refusal(ResponseCode.SYSTEM_BUSY, remark)
         asked = [(key, token) for key, token in _queues(request.queues) if self._is_there(key)]
         before = self.locks.last_token
@@ -92,7 +92,7 @@ class LockService:
         return groups.UnlockQueuesReply()
 
     async def expire(self) -> bool:
-        """Remove locks whose lease is over: one step of the `locks` job."""
+        """Remove expired locks. The step of the `locks` job."""
         self.locks.expire(now_ms=self.clock.monotonic_ms())
         return False
 
@@ -104,7 +104,7 @@ class LockService:
 
 
 def _queues(queues: Sequence[groups.QueueLock]) -> Iterable[tuple[QueueKey, int]]:
-    """Return the queues that a request names, with their tokens."""
+    """Return the queues of a request, with their tokens."""
     if len(queues) > _QUEUES_MAX:
         remark = f"{len(queues)} queues; at most {_QUEUES_MAX} can be named at once"
         raise refusal(ResponseCode.INVALID_PARAMETER, remark)

@@ -30,12 +30,12 @@ class OffsetRules:
     """Rules for the offsets of a queue and for their committers.
 
     Args:
-        store: Ranges of the queues.
+        store: Store with the queues.
         topics: Topics of the broker.
         offsets: Committed offsets.
-        locks: Locks of queues; None at a slave, which has none: a member that read while it held
-            one may commit what it finished.
-        clock: The broker's.
+        locks: Locks of queues; None at a slave, where a member may commit messages that it read
+            under a lock of the master.
+        clock: Clock of the leases.
     """
 
     def __init__(
@@ -53,9 +53,10 @@ class OffsetRules:
         self._clock = clock
 
     def nearest(self, commit: OffsetCommit) -> OffsetCommit:
-        """Return the commit of a seek, to the nearest end of the queue if it lies outside.
+        """Return the commit of a seek, moved into the range of the queue.
 
-        A slave, which may not have the end of the queue yet, and a negative offset correct nothing.
+        A slave may not have the end of the queue yet, so there the commit stays, as does one with a
+        negative offset.
         """
         if self._locks is None or commit.offset < 0 or commit.queue_id < 0:
             return commit
@@ -64,9 +65,9 @@ class OffsetRules:
         return commit._replace(offset=max(least, min(commit.offset, end)))
 
     def why_not(self, group: str, commit: OffsetCommit) -> RefusedError | None:
-        """Return why an offset cannot be one of its queue now; None when it can."""
+        """Return the refusal of a commit; None when the offset is possible in its queue now."""
         if is_broker_group(group):
-            remark = f"group {group!r} belongs to the broker: it keeps its own progress there"
+            remark = f"group {group!r} belongs to the broker, which stores its own progress there"
             return refusal(ResponseCode.NO_PERMISSION, remark)
         config = self._topics.get(commit.topic)
         if config is None:
@@ -85,7 +86,7 @@ class OffsetRules:
         if not versions.is_believed(group, commit.topic, commit.queue_id, commit.version):
             kept = versions.get(group, commit.topic, commit.queue_id)
             where = f"{commit.topic} queue {commit.queue_id}"
-            remark = f"{where}: no version is {commit.version}; {kept} is kept"
+            remark = f"{where}: no version is {commit.version}; {kept} is stored"
             return refusal(ResponseCode.INVALID_PARAMETER, remark)
         if self._locks is None:
             return None
@@ -95,7 +96,7 @@ class OffsetRules:
         )
 
     def commit_with_pull(self, group: str, commit: OffsetCommit) -> bool:
-        """Store an offset that a pull commits, and return whether it is stored.
+        """Store an offset that a pull commits; return False for a refused commit.
 
         A refused commit does not refuse the pull.
 

@@ -42,7 +42,7 @@ SessionServerStream = ServerStream[groups.SessionRequest, groups.SessionReply]
 
 NEVER_CONSUMED: Final = -1
 _PRODUCER_GROUPS_MAX: Final = 1024
-"""Producer groups that one client may name; of consumer groups, `ELEMENTS_MAX` may be named."""
+"""Limit on the producer groups of one client. `ELEMENTS_MAX` limits consumer groups."""
 
 _ONE: Final = ReadLimits(1, 1)
 
@@ -70,7 +70,7 @@ class GroupService:
         )
 
     async def session(self, stream: SessionServerStream, call: Call) -> None:
-        """Accept one client's heartbeats and send it changes, until it goes."""
+        """Accept one client's heartbeats, and send the client changes, until it leaves."""
         first = await stream.read()
         if first is None:
             return
@@ -85,7 +85,7 @@ class GroupService:
             hello.incarnation,
             call.peer,
             connected_at_ms=self.clock.wall_ms(),
-            heard_at_ms=self.clock.monotonic_ms(),
+            heartbeat_at_ms=self.clock.monotonic_ms(),
         )
         outbox = sessions.open(session)
         if isinstance(outbox, ClientSession):
@@ -94,27 +94,29 @@ class GroupService:
             return
         try:
             try:
-                sessions.heard(session, producers, memberships)
+                sessions.heartbeat(session, producers, memberships)
             except RefusedError:
-                sessions.goodbye(session)  # else who is refused would take room until it expires
+                sessions.goodbye(session)  # a refused client must take no space until it expires
                 raise
             await stream.write(_welcome(ResponseCode.SUCCESS, ""))
             async with OwnedTasks() as tasks:
-                hearing = tasks.spawn(self._hear(stream, session, outbox), "session-hear")
-                while told := await outbox.next():
-                    for reply in told:
+                reading = tasks.spawn(
+                    self._read_heartbeats(stream, session, outbox), "session-hear"
+                )
+                while replies := await outbox.next():
+                    for reply in replies:
                         await stream.write(reply)
-                if hearing.done() and (error := hearing.result()) is not None:
+                if reading.done() and (error := reading.result()) is not None:
                     raise error
         except ConnectionLost:
             return
         finally:
             sessions.broke(session)
 
-    async def _hear(
+    async def _read_heartbeats(
         self, stream: SessionServerStream, session: ClientSession, outbox: SessionOutbox
     ) -> TernError | None:
-        """Accept heartbeats until the stream ends, then end the other half too; return an error."""
+        """Accept heartbeats until the stream ends, then end the other half; return an error."""
         sessions = self.sessions
         try:
             while (request := await stream.read()) is not None:
@@ -122,7 +124,9 @@ class GroupService:
                     case "heartbeat":
                         beat = request.heartbeat
                         memberships = self._memberships(beat.consumer_groups)
-                        sessions.heard(session, _producer_groups(beat.producer_groups), memberships)
+                        sessions.heartbeat(
+                            session, _producer_groups(beat.producer_groups), memberships
+                        )
                     case "running_state":
                         self.client_queries.answered(session, request.running_state)
                     case "goodbye":
@@ -138,7 +142,7 @@ class GroupService:
             outbox.end()
         return None
 
-    def _memberships(self, told: Iterable[groups.ConsumerGroup]) -> dict[str, GroupMembership]:
+    def _memberships(self, joined: Iterable[groups.ConsumerGroup]) -> dict[str, GroupMembership]:
         """Return a client's memberships of consumer groups, which are created here.
 
         Raises:
@@ -149,7 +153,7 @@ class GroupService:
             self.filters.subscription_of,
             code_when_off=ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
         )
-        for each in told:
+        for each in joined:
             check_group(each.group)
             memberships[each.group] = GroupMembership(
                 each.group,
@@ -165,47 +169,47 @@ class GroupService:
         return memberships
 
     def _prepare(self, membership: GroupMembership) -> None:
-        """Create a group, with its retry topic, which its members read beside their own."""
+        """Create a group with its retry topic, which members read beside their own topics."""
         now_ms = self.clock.wall_ms()
         settings = self.tables.groups.use(membership.group, now_ms=now_ms)
         is_retrying = not membership.is_broadcasting and settings.retry_queues > 0
         if is_retrying and not is_system_group(membership.group):
-            # Without it the group consumes all the same; who sends a message back is told why not.
+            # A group without a retry topic consumes too; send-backs are then refused.
             with contextlib.suppress(RefusedError):
                 self.group_topics.retry(settings)
 
     async def list_members(
         self, request: groups.ListMembersRequest, call: Call
     ) -> groups.ListMembersReply:
-        """Return a group's live members."""
+        """Return the live members of a group."""
         members = self.sessions.table.members(check_stored_group(request.group))
         return groups.ListMembersReply(client_ids=[each.client_id for each in members])
 
     async def commit_offsets(
         self, request: groups.CommitOffsetsRequest, call: Call
     ) -> groups.CommitOffsetsReply:
-        """Store offsets of a group that are further than the stored ones.
+        """Store offsets of a group that are beyond the stored ones.
 
-        A seek is answered when it is on disk with its new versions: a crash must not let a commit
-        of before the seek count again. So is every commit in a queue until the file holds one:
-        without it the group would begin at a later end.
+        A seek is answered when its new versions are on disk: after a crash, no earlier commit may
+        count again. The first commits in a queue wait for the disk too: without a stored offset
+        the group would begin at a later end of the queue.
         """
         now_ms = self.clock.wall_ms()
         group = self.tables.groups.use(request.group, now_ms=now_ms).group
         reply = groups.CommitOffsetsReply()
         for each in request.offsets:
-            what_told = OffsetCommit(
+            commit = OffsetCommit(
                 each.topic, each.queue_id, each.offset, each.version, each.lock_token
             )
             if request.force:
-                what_told = self.offset_rules.nearest(what_told)
-            why = self.offset_rules.why_not(group, what_told)
+                commit = self.offset_rules.nearest(commit)
+            why = self.offset_rules.why_not(group, commit)
             if why is None:
                 is_kept = self.tables.offsets.commit(
                     group,
                     each.topic,
                     each.queue_id,
-                    QueueOffset(what_told.offset),
+                    QueueOffset(commit.offset),
                     each.version,
                     force=request.force,
                     now_ms=now_ms,
@@ -214,14 +218,14 @@ class GroupService:
                     continue
             kept = self.tables.offsets.query(group, each.topic, each.queue_id)
             version = self.tables.offsets.version(group, each.topic, each.queue_id)
-            told = groups.QueueOffset(
+            stored = groups.QueueOffset(
                 topic=each.topic,
                 queue_id=each.queue_id,
                 offset=NEVER_CONSUMED if kept is None else kept,
                 version=version,
             )
             if why is None and request.force:
-                reply.kept.append(told)
+                reply.kept.append(stored)
                 continue
             if why is None:
                 what = f"{kept} is kept, not {each.offset}"
@@ -229,8 +233,8 @@ class GroupService:
                     what = f"{kept} of version {version} is kept, not one of {each.version}"
                 remark = f"{each.topic} queue {each.queue_id}: {what}"
                 why = refusal(ResponseCode.PULL_OFFSET_MOVED, remark)
-            told.status.CopyFrom(status_of(why))
-            reply.refused.append(told)
+            stored.status.CopyFrom(status_of(why))
+            reply.refused.append(stored)
         if reply.refused:
             reply.status.code = ResponseCode.INVALID_PARAMETER
             reply.status.remark = "; ".join(each.status.remark for each in reply.refused[:3])
@@ -247,17 +251,17 @@ class GroupService:
     async def query_offset(
         self, request: groups.QueryOffsetRequest, call: Call
     ) -> groups.QueryOffsetReply:
-        """Return the offset of a group in a queue, and whether a crash leaves it."""
+        """Return the offset of a group in a queue, and whether it survives a crash."""
         group, topic = check_stored_group(request.group), check_topic(request.topic)
         check_range("queue_id", request.queue_id, 0, OFFSET_MAX)
         is_unsaved = partial(self.tables.offsets.has_unsaved_begin, group, topic, request.queue_id)
         if is_unsaved():
-            with contextlib.suppress(StoreError):  # who begins there hears of it from its commit
+            with contextlib.suppress(StoreError):  # the group's first commit reports the failure
                 await self._saved()
         kept = self.tables.offsets.query(group, topic, request.queue_id)
         if kept is None and self.tables.offsets.is_awaited:
             # An answer would let the group begin at the end of the queue.
-            remark = "this slave lost its offsets, and has not heard its master's"
+            remark = "this slave lost its offsets and has not received its master's yet"
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
         offset = await self._first_offset(group, topic, request.queue_id) if kept is None else kept
         version = self.tables.offsets.version(group, topic, request.queue_id)
@@ -267,8 +271,8 @@ class GroupService:
     async def _first_offset(self, group: str, topic: str, queue_id: int) -> int:
         """Return the first offset of a new group: 0 while the queue's first message is in memory.
 
-        A queue that has no message yet counts as such: its first one is not to be missed. A group
-        may also be set to begin with the first message that is kept.
+        In a queue without messages a group begins at 0, so that no message is missed. With
+        `consume_from_min_enabled` it begins at the first stored message.
 
         Source: RocketMQ `ConsumerManageProcessor.queryConsumerOffset`.
         """

@@ -20,33 +20,33 @@ COMMANDS_MAX: Final = 4096
 """Commands that may wait for one client to read them."""
 
 DIFFERENCES_PAUSE_MS: Final = 5_000
-"""Members that differ are compared and told at most so often."""
+"""Least time between two comparisons of the subscriptions of a group with differences."""
 
 
 class SessionOutbox:
-    """Commands and news that wait for one session's stream. Owned by that stream's handler.
+    """Commands and changes that wait for one session's stream. Owned by the stream's handler.
 
     Attributes:
-        is_over: The session ended from this side; its stream ends too.
+        is_over: True when this side ended the session; the stream ends too.
     """
 
     def __init__(self) -> None:
         self.is_over = False
         self._groups: dict[str, None] = {}
         self._differences: dict[str, Sequence[str]] = {}
-        """Differences between the members of a group as the client knows them, by group."""
+        """Differences between the members of a group as last sent to the client, by group."""
         self._differing: set[str] = set()
-        """Groups of which that is to be told."""
+        """Groups with differences to be sent."""
         self._commands: deque[groups.SessionReply] = deque()
         self._changed = asyncio.Event()
 
-    def tell(self, group: str) -> None:
-        """Queue the news that the members of `group` changed; twice counts once."""
+    def members_changed(self, group: str) -> None:
+        """Queue the change of the members of `group`; repeated changes are sent once."""
         self._groups[group] = None
         self._changed.set()
 
     def differ(self, group: str, differences: Sequence[str]) -> None:
-        """Queue the differences between members of `group`, if they are news; () = alike."""
+        """Queue the differences in `group` unless the client has them; () = members are alike."""
         if differences != self._differences.get(group, ()):
             self._differences[group] = differences
             self._differing.add(group)
@@ -66,42 +66,41 @@ class SessionOutbox:
         self._changed.set()
 
     async def next(self) -> list[groups.SessionReply]:
-        """Wait for news and return them, at least one; none when the session is over.
+        """Wait for replies and return them, at least one; none when the session is over.
 
-        Commands come in their order, after the changes of members and their differences.
-
-        Cancelling is safe: nothing is taken.
+        Commands keep their order, behind changes of members and differences. Cancelling is safe:
+        the replies stay queued.
         """
         while not (self._groups or self._differing or self._commands or self.is_over):
             self._changed.clear()
             await self._changed.wait()
         if self.is_over:
             return []
-        told = [
+        replies = [
             groups.SessionReply(members_changed=groups.MembersChanged(group=group))
             for group in self._groups
         ]
         for group in sorted(self._differing):
-            told.append(_differ(group, self._differences[group]))
+            replies.append(_differ(group, self._differences[group]))
             if not self._differences[group]:
                 del self._differences[group]
-        told.extend(self._commands)
+        replies.extend(self._commands)
         self._groups.clear()
         self._differing.clear()
         self._commands.clear()
-        return told
+        return replies
 
 
 class SessionManager:
     """Sessions of the broker. The only writer of the `ClientTable`.
 
     Args:
-        clock: For heartbeats and their absence.
+        clock: Clock of heartbeats and comparisons.
         table: Connected clients.
         on_left: Called with client id and group when a member leaves, before others know it.
-        is_told: Returns whether a group's members are notified when others come and go.
+        notifies_members: Returns whether the members of a group are notified of changes.
         on_group: Called with a group when its members or their subscriptions changed.
-        must_agree: Returns whether a member that subscribes otherwise than others is refused.
+        must_agree: Returns whether a member with other subscriptions than its group is refused.
     """
 
     def __init__(
@@ -110,20 +109,20 @@ class SessionManager:
         table: ClientTable,
         *,
         on_left: Callable[[str, str], None] = lambda _client_id, _group: None,
-        is_told: Callable[[str], bool] = lambda _group: True,
+        notifies_members: Callable[[str], bool] = lambda _group: True,
         on_group: Callable[[str], None] = lambda _group: None,
         must_agree: Callable[[], bool] = lambda: False,
     ) -> None:
         self._clock = clock
         self._table = table
         self._on_left = on_left
-        self._is_told = is_told
+        self._notifies_members = notifies_members
         self._on_group = on_group
         self._must_agree = must_agree
         self._outboxes: dict[ClientSession, SessionOutbox] = {}
         self._consistency = SubscriptionConsistency()
         self._differences: dict[str, Sequence[str]] = {}
-        """Differences between the members of a group as last sent, by group. None is empty."""
+        """Differences between the members of a group as last sent, by group; never empty."""
         self._compared_at_ms: dict[str, int] = {}
         """Time of the last comparison of members, by group, if it was recent. Monotonic."""
         self._changed: set[str] = set()
@@ -131,18 +130,18 @@ class SessionManager:
 
     @property
     def table(self) -> ClientTable:
-        """The connected clients, for reading."""
+        """Connected clients, for reading."""
         return self._table
 
     def differences(self, group: str) -> Sequence[str]:
-        """Return in what the members of a group differ now, a line each; empty = they are alike."""
+        """Return the present differences between members of a group, one line each."""
         return self._consistency.differences(group)
 
     def open(self, session: ClientSession) -> SessionOutbox | ClientSession:
         """Open a session; return its outbox, or the live session that forbids it.
 
-        A broken session of the client's id that another incarnation left behind is over at once,
-        and its groups are told: their new member begins with nothing in hand.
+        A broken session of another incarnation of the client ends at once, and its groups are
+        notified: their new member begins without messages in hand.
         """
         if (gone := self._table.displaced(session)) is not None:
             self._end(gone, "replaced")
@@ -160,7 +159,7 @@ class SessionManager:
         )
         return outbox
 
-    def heard(
+    def heartbeat(
         self,
         session: ClientSession,
         producer_groups: Iterable[str],
@@ -169,16 +168,16 @@ class SessionManager:
         """Process a heartbeat of a session, unless it was replaced or expired.
 
         Raises:
-            BrokerBusy: See `ClientTable.heard`.
-            RefusedError: Members must agree, and it joins others that subscribe otherwise, or
-                changes its subscriptions away from theirs. Nothing changes.
+            BrokerBusy: See `ClientTable.heartbeat`.
+            RefusedError: Members must agree, and the subscriptions differ from those of other
+                members. Nothing changes.
         """
         if self._table.is_current(session):
             if self._must_agree():
                 self._check_agrees(session, memberships)
             now_ms = self._clock.monotonic_ms()
             left = session.memberships.keys() - memberships.keys()
-            changed = self._table.heard(
+            changed = self._table.heartbeat(
                 session,
                 producer_groups=producer_groups,
                 memberships=memberships,
@@ -191,7 +190,7 @@ class SessionManager:
                 self._consistency.put(session.client_id, memberships[group])
             for group in (*left, *memberships):
                 self._on_group(group)
-            self._tell(changed)
+            self._notify(changed)
             self._compare(changed, now_ms=now_ms)
             if (outbox := self._outboxes.get(session)) is not None:
                 for group in memberships:
@@ -201,17 +200,17 @@ class SessionManager:
         """Send a command to a client, in the order of the calls.
 
         Returns:
-            Whether it will be written to the client's stream, should that last. It will not when
-            the session has no stream at present, or too much waits to be written.
+            True when the command is queued for the client's stream; False without a stream, or
+            when too many commands wait.
         """
         outbox = self._outboxes.get(session)
         return outbox is not None and outbox.command(reply)
 
     def registered(self, identity: Identity) -> None:
-        """Send every client with a stream the place in which this member is registered."""
-        told = groups.PlaceRegistered(broker_id=identity.broker_id, epoch=identity.epoch)
+        """Send every client with a stream the id and epoch under which this member registered."""
+        place = groups.PlaceRegistered(broker_id=identity.broker_id, epoch=identity.epoch)
         for outbox in self._outboxes.values():
-            outbox.command(groups.SessionReply(place_registered=told))
+            outbox.command(groups.SessionReply(place_registered=place))
 
     def goodbye(self, session: ClientSession) -> None:
         """Remove a client at once, and notify its groups."""
@@ -227,9 +226,9 @@ class SessionManager:
             self._table.broke(session, now_ms=self._clock.monotonic_ms())
 
     async def expire(self) -> bool:
-        """Remove clients whose time is over: one step of the `sessions` job.
+        """Remove expired clients. The step of the `sessions` job.
 
-        Members of groups that changed a short while ago are told how they differ now.
+        The members of groups that changed a short while ago receive their present differences.
         """
         now_ms = self._clock.monotonic_ms()
         for session in self._table.expired(now_ms=now_ms):
@@ -251,7 +250,7 @@ class SessionManager:
             self._consistency.remove(session.client_id, group)
             self._on_left(session.client_id, group)
             self._on_group(group)
-        self._tell(groups_left)
+        self._notify(groups_left)
         self._compare(groups_left, now_ms=self._clock.monotonic_ms())
 
     def _end_stream(self, session: ClientSession) -> None:
@@ -264,10 +263,10 @@ class SessionManager:
     ) -> None:
         """Refuse new subscriptions that differ from those of other members.
 
-        A member whose stream broke counts until its time is over: it may return.
+        A member whose stream broke counts until it expires, because it may return.
 
         Raises:
-            RefusedError: Members differ; names them and what they want.
+            RefusedError: Members differ; names them and their subscriptions.
         """
         for group, membership in memberships.items():
             if session.memberships.get(group) == membership:
@@ -280,10 +279,10 @@ class SessionManager:
                 raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
     def _compare(self, changed: Iterable[str], *, now_ms: int) -> None:
-        """Send the members of changed groups their differences, if those are news.
+        """Send the members of changed groups their differences, unless they have them.
 
-        At once; but while they differ not twice in `DIFFERENCES_PAUSE_MS`, since it costs time and
-        a reply to each: `expire` sees to the second time.
+        A comparison costs time and a reply to each member. So the members of a group with
+        differences are compared once in `DIFFERENCES_PAUSE_MS`; `expire` makes a later comparison.
         """
         for group in changed:
             if group in self._compared_at_ms:
@@ -305,14 +304,14 @@ class SessionManager:
                 if (outbox := self._outboxes.get(member)) is not None:
                     outbox.differ(group, found)
 
-    def _tell(self, groups: Iterable[str]) -> None:
-        for group in filter(self._is_told, groups):
+    def _notify(self, groups: Iterable[str]) -> None:
+        for group in filter(self._notifies_members, groups):
             for member in self._table.members(group):
                 outbox = self._outboxes.get(member)
                 if outbox is not None:
-                    outbox.tell(group)
+                    outbox.members_changed(group)
 
 
 def _differ(group: str, differences: Sequence[str]) -> groups.SessionReply:
-    told = groups.SubscriptionsDiffer(group=group, differences=differences)
-    return groups.SessionReply(subscriptions_differ=told)
+    differ = groups.SubscriptionsDiffer(group=group, differences=differences)
+    return groups.SessionReply(subscriptions_differ=differ)

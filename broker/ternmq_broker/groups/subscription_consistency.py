@@ -1,7 +1,7 @@
 """Consistency of subscriptions: members of a group that subscribe differently. Pure.
 
-Each queue is read by one member, which passes over what it does not want. So where members want
-different messages, some reach nobody.
+Each queue is read by one member, which skips messages outside its subscription. So messages reach
+no member when the subscriptions of a group differ.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,33 +13,33 @@ from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.subscription import Subscription
 
 NAMED_MAX: Final = 3
-"""Topics that members disagree about, answers to each, and members of each answer, that are named.
-The others are not counted either: a text that changes with each member would be news to all."""
+"""Limit on the topics of a text, on the subscriptions to each topic, and on the members of each.
+The text contains no count of the others: it would change, and be sent, with each member."""
 
 TEXT_CHARACTERS_MAX: Final = 200
-"""Limit of one answer, such as a long list of tags."""
+"""Limit on the text of one subscription, such as a long list of tags."""
 
 _MODEL: Final = ""
-"""The message model stands where topics do, before all of them."""
+"""Pseudo-topic of the message model, sorted before all topics."""
 
 SubscriptionSet: TypeAlias = frozenset[tuple[str, str]]
-"""Subscriptions of one member: topics, and an expression for each. Equal ones are alike."""
+"""Topics of one member with an expression each. Members with equal sets subscribe alike."""
 
 
 def subscription_set_of(membership: GroupMembership) -> SubscriptionSet:
     """Return the subscriptions of a member.
 
-    Tags in another order are the same. The group's retry topic does not count: only push consumers
-    subscribe to it. Nor does where members begin: it matters to queues that are new to a group.
+    The order of tags does not count. Neither does the group's retry topic, to which only push
+    consumers subscribe, nor the offset at which members begin, which matters only to new queues.
     """
     retry_topic = RETRY_PREFIX + membership.group
-    wanted = {
+    subscriptions = {
         (topic, _text(subscription))
         for topic, subscription in membership.subscriptions.items()
         if topic != retry_topic
     }
-    wanted.add((_MODEL, "BROADCASTING" if membership.is_broadcasting else "CLUSTERING"))
-    return frozenset(wanted)
+    subscriptions.add((_MODEL, "BROADCASTING" if membership.is_broadcasting else "CLUSTERING"))
+    return frozenset(subscriptions)
 
 
 class _AlikeMembers(NamedTuple):
@@ -53,7 +53,7 @@ class _AlikeMembers(NamedTuple):
 class SubscriptionConsistency:
     """Subscriptions of the members of each group. Owned by `SessionManager`.
 
-    Learning of one member costs what that member says, however many others there are.
+    A change of one member costs time for its own subscriptions, not for those of other members.
     """
 
     def __init__(self) -> None:
@@ -84,11 +84,11 @@ class SubscriptionConsistency:
             del self._kinds[group]
 
     def differences(self, group: str) -> Sequence[str]:
-        """Return the differences between the members of a group; see `differences`."""
+        """Return the differences between the members of a group, one line each; empty = none."""
         return differences({each.subscriptions: each.names for each in self._kinds_of(group)})
 
     def differences_with(self, client_id: str, membership: GroupMembership) -> Sequence[str]:
-        """Return the differences that there would be with this membership."""
+        """Return the differences that a group would have with this membership."""
         subscriptions, alone = subscription_set_of(membership), {client_id}
         kinds = self._kinds_of(membership.group)
         if all(each.subscriptions == subscriptions or each.names == alone for each in kinds):
@@ -102,16 +102,16 @@ class SubscriptionConsistency:
 
 
 def differences(kinds: Mapping[SubscriptionSet, Collection[str]]) -> Sequence[str]:
-    """Return the differences between the members of a group, a line each; empty = none.
+    """Return the differences between the members of a group, one line each; empty = none.
 
-    The same of the same members, in whatever order they came.
+    The order in which members joined does not count.
 
     Args:
-        kinds: Client ids of the members that want the same.
+        kinds: Client ids of the members, by their subscriptions.
     """
     if len(kinds) < 2:
         return ()
-    told = sorted(
+    by_name = sorted(
         (nsmallest(NAMED_MAX + 1, names), dict(subscriptions))
         for subscriptions, names in kinds.items()
     )
@@ -121,7 +121,7 @@ def differences(kinds: Mapping[SubscriptionSet, Collection[str]]) -> Sequence[st
         if len(lines) == NAMED_MAX:
             return (*lines, "more topics")
         answers: dict[str, list[str]] = {}
-        for names, subscriptions in told:
+        for names, subscriptions in by_name:
             answers.setdefault(subscriptions.get(topic, "not subscribed"), []).extend(names)
         texts = [f"{_cut(text)} ({_some(sorted(names))})" for text, names in answers.items()]
         lines.append(f"{f'topic {topic}' if topic else 'message model'}: {_some(texts)}")

@@ -62,7 +62,7 @@ class ClientSession:
     connected_at_ms: int
     """Wall clock."""
 
-    heard_at_ms: int
+    heartbeat_at_ms: int
     """Monotonic clock."""
 
     producer_groups: frozenset[str] = frozenset()
@@ -135,7 +135,7 @@ class ClientTable:
                 self._members[group][session.client_id] = session
         return None
 
-    def heard(
+    def heartbeat(
         self,
         session: ClientSession,
         *,
@@ -146,10 +146,10 @@ class ClientTable:
         """Store the memberships of a heartbeat for a current session.
 
         Raises:
-            BrokerBusy: The picture is larger than the one before, and no more fits. The session is
-                heard, and keeps the one before.
+            BrokerBusy: The memberships take more bytes than before, and no more fit. The session
+                counts as alive and keeps its earlier memberships.
         """
-        session.heard_at_ms = now_ms
+        session.heartbeat_at_ms = now_ms
         producing = frozenset(producer_groups)
         size = _picture_bytes(producing, memberships)
         self._take(size - session.bytes)
@@ -185,7 +185,7 @@ class ClientTable:
         return [
             session
             for session in self._sessions.values()
-            if now_ms - session.heard_at_ms >= self._silent_ms
+            if now_ms - session.heartbeat_at_ms >= self._silent_ms
             or (
                 session.broken_at_ms is not None
                 and now_ms - session.broken_at_ms >= self._broken_ms

@@ -88,7 +88,7 @@ class GroupTable:
         """Return the group's settings, or None when nobody used it yet."""
         return self._groups.get(group)
 
-    def tells_members(self, group: str) -> bool:
+    def notifies_members(self, group: str) -> bool:
         """Return whether members of a group are notified of changes in the membership."""
         known = self._groups.get(group)
         return known is None or known.notify_members_changed

@@ -16,7 +16,8 @@ from ternmq_model.sql92 import Condition, compile_condition
 from ternmq_store.config import StoreConfig
 
 _STEPS_MAX: Final = 128
-"""Parts of a condition that is evaluated while messages are stored: about 20 µs for each."""
+"""Limit on the parts of a condition that is evaluated while messages are stored; each message then
+costs about 20 µs."""
 
 
 class FilterBitMaps:
@@ -52,9 +53,9 @@ class FilterBitMaps:
 
 
 def _conditions(found: Sequence[ConsumerFilter]) -> tuple[list[tuple[Condition, int]], int]:
-    """Return conditions with their bits; and the bits of those that are too long to be evaluated.
+    """Return conditions with their bits, and the bits of conditions that are too long.
 
-    Every message counts as a match of such a condition, which is evaluated by reads alone.
+    Every message counts as a match of a condition that is too long; reads evaluate it.
     """
     conditions: list[tuple[Condition, int]] = []
     always = 0
@@ -72,10 +73,10 @@ def _mask(positions: Sequence[int]) -> int:
 
 
 def fit_bit_maps(config: BrokerConfig, store: StoreConfig) -> StoreConfig:
-    """Return the store's settings, with space for bit maps if any are to be stored.
+    """Return the store's settings, with space for bit maps if they are enabled.
 
     Raises:
-        ConfigError: They are to be stored, and the store has no extension units.
+        ConfigError: Bit maps are enabled, and the store has no extension units.
     """
     if not config.filter_bit_maps_enabled:
         return store

@@ -24,9 +24,9 @@ class FilterRegistry:
     Args:
         table: Conditions of groups.
         clients: Connected clients.
-        clock: The broker's.
-        log_end: Returns the end of the log. Offsets show which messages are older than a
-            condition; times do not: a clock may have been set back.
+        clock: Clock of the ages of conditions.
+        log_end: Returns the end of the log. Offsets show the messages that are older than a
+            condition; times do not, because a clock may have been set back.
     """
 
     def __init__(
@@ -45,16 +45,16 @@ class FilterRegistry:
     def group_changed(self, group: str) -> None:
         """Register the conditions of `group` after its members or their subscriptions changed."""
         known = self._clients.subscriptions(group).values()
-        wanted = [subscription for subscription in known if subscription.condition is not None]
+        conditions = [subscription for subscription in known if subscription.condition is not None]
         now_ms = self._clock.wall_ms()
-        self._table.register(group, wanted, now_ms=now_ms, log_end=self._log_end())
+        self._table.register(group, conditions, now_ms=now_ms, log_end=self._log_end())
 
     def job(self) -> Job:
         """Return the job that removes unused conditions."""
         return Job(name="filters-clean", interval_s=_CLEAN_PAUSE_S, step=self.clean)
 
     async def clean(self) -> bool:
-        """Remove conditions that were not used for a day: one step of a job."""
+        """Remove conditions that were not used for a day. The step of a job."""
         for one in self._table.clean(now_ms=self._clock.wall_ms()):
             logger.info("filter forgotten group=%s topic=%s", one.group, one.topic)
         return False

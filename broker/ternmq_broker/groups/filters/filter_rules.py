@@ -45,10 +45,10 @@ class FilterRules:
     Args:
         clients: Connected clients and the subscriptions of their groups.
         table: Conditions of groups.
-        property_filter_enabled: SQL92 is served.
-        retry_filter_enabled: A group's retry topic is filtered by what it wants of the topics that
-            its messages come from.
-        bit_maps_enabled: Bit maps of messages are kept, and used.
+        property_filter_enabled: True when SQL92 conditions are served.
+        retry_filter_enabled: True when the messages of a retry topic are filtered by the group's
+            subscriptions to their origin topics.
+        bit_maps_enabled: True when bit maps of messages are stored and used.
     """
 
     def __init__(
@@ -78,12 +78,13 @@ class FilterRules:
         Args:
             topic: Topic of the subscription.
             given: The subscription as the client sent it.
-            code_when_off: Response code for SQL92 where it is off. A reader retries after that of
-                a pull, RocketMQ's; that of a Session forbids a retry.
+            code_when_off: Response code for SQL92 where it is off. RocketMQ's code for pulls makes
+                readers retry; the code for Sessions forbids a retry.
 
         Raises:
-            IllegalName: Its topic is illegal.
-            RefusedError: It is for another topic, cannot be read, or is SQL92 and that is off.
+            IllegalName: The topic is illegal.
+            RefusedError: The subscription has another topic, cannot be parsed, or is SQL92 where
+                SQL92 is off.
         """
         if given.topic and given.topic != topic:
             remark = f"the subscription is to {given.topic!r}, not {topic!r}"
@@ -105,7 +106,7 @@ class FilterRules:
         """Refuse a read by a condition that is not registered.
 
         Raises:
-            RefusedError: It is SQL92 and not registered, or only an older version of it is.
+            RefusedError: An SQL92 condition is not registered, or only with an older version.
         """
         if known.condition is None:
             return
@@ -118,7 +119,7 @@ class FilterRules:
             raise refusal(ResponseCode.FILTER_DATA_NOT_LATEST, remark)
 
     def pull_filter(self, group: str, subscription: Subscription) -> PullFilter:
-        """Return the present filters of a read; the next read may have others."""
+        """Return the filters of one read; a later read may have others."""
         condition, codes = subscription.condition, subscription.tag_codes
         if condition is None:
             if self._retry_filter_enabled and subscription.topic == RETRY_PREFIX + group:
@@ -134,10 +135,10 @@ class FilterRules:
         )
 
     def _bit_test(self, group: str, subscription: Subscription) -> BitMapFilter | None:
-        """Return the bit map filter of a reader; None where bit maps were not made for it.
+        """Return the bit map filter of a reader; None where no bit maps exist for its condition.
 
-        Bit maps exist for a condition that its group has registered, uses since without a break,
-        and reads by.
+        Bit maps exist for a condition that its group has registered and used since without a
+        break.
         """
         one = self._table.get(subscription.topic, group)
         if one is None or one.dead_at_ms or one.expression != subscription.expression:
@@ -163,14 +164,14 @@ def _by_condition(condition: Condition) -> RecordFilter:
 
 
 def _by_origin(rules: Mapping[str, Subscription]) -> RecordFilter:
-    """Return the filter of a retry topic: by the rule for the topic that a message comes from.
+    """Return the filter of a retry topic, by the subscription to the origin topic of a message.
 
-    One that no rule is known for passes.
+    A message without such a subscription matches.
     """
 
-    def is_wanted(data: bytes) -> bool:
+    def matches(data: bytes) -> bool:
         properties = decode_visible(data)
         rule = rules.get(properties.get(RETRY_TOPIC, ""))
         return rule is None or rule.matches(properties)
 
-    return is_wanted
+    return matches

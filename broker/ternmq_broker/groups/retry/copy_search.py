@@ -16,9 +16,9 @@ from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX
 class CopySearch:
     """Search for copies of failed messages in the store. Owns nothing.
 
-    `SOURCE` in a copy names the record that failed, and the version of its group's offset: a
-    message that is consumed again after a seek or a reset fails anew. Of 300,000 messages with keys
-    a look-up costs 20 µs a message that has no copy, and 55 µs one that has.
+    `SOURCE` in a copy names the failed record, and the version of its group's offset: a message
+    that is consumed again after a seek or a reset fails anew. Among 300,000 messages with keys, a
+    look-up costs 20 µs for a message without a copy, and 55 µs for a message with one.
     """
 
     reader: StoreReader
@@ -26,13 +26,13 @@ class CopySearch:
     async def find(
         self, records: Sequence[InternalRecord], *, start: PhysicalOffset
     ) -> Mapping[int, PhysicalOffset]:
-        """Return the copies that are stored already: the end of each record, by row.
+        """Return the ends of stored copies, by row.
 
-        Without an index, and of a message without a unique key, none is found.
+        No copy is found without an index, or for a message without a unique key.
 
         Args:
-            records: As they are to be stored.
-            start: Copies before it are of an earlier group of that name.
+            records: Records to be stored.
+            start: Log offset before which copies belong to an earlier group of the name.
 
         Raises:
             RefusedError: The disk failed.
@@ -64,7 +64,7 @@ class CopySearch:
         try:
             headers = await self.reader.blocking.run(replace(search, accepts=is_copy).run)
         except OSError as error:
-            remark = f"whether it is stored already cannot be told: {error}"
+            remark = f"the search for a stored copy failed: {error}"
             raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
         return {
             rows[key]: PhysicalOffset(header.physical_offset + header.total_bytes)
@@ -83,7 +83,7 @@ def _failure(properties: Mapping[str, str]) -> tuple[str | None, str | None]:
 
 
 def _searches(records: Sequence[InternalRecord]) -> Sequence[tuple[str, Sequence[int]]]:
-    """Return the rows to look for at once: of one topic, each key once, few enough."""
+    """Return the rows of each search: one topic, each key once, at most `UNIQUE_KEYS_MAX` keys."""
     copies: dict[tuple[str, str], list[int]] = {}
     for row, record in enumerate(records):
         key = record.properties.get(UNIQUE_KEY)

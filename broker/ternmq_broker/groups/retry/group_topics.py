@@ -16,12 +16,12 @@ logger = logging.getLogger(__name__)
 
 
 def retry_topic(group: str) -> str:
-    """Return the name of the topic in which a group's messages wait to be tried again."""
+    """Return the name of the topic with the messages that a group consumes again."""
     return RETRY_PREFIX + group
 
 
 def dead_letter_topic(group: str) -> str:
-    """Return the name of the topic that has a group's dead letters."""
+    """Return the name of the topic with a group's dead letters."""
     return DEAD_LETTER_PREFIX + group
 
 
@@ -31,10 +31,10 @@ class GroupTopics:
 
     Args:
         topics: Topics of the broker.
-        clock: The broker's.
+        clock: Clock of the topic table.
         on_created: Called after each new topic; messages in it may be acknowledged only when the
             table is saved.
-        is_slave: No topic is created: they come from the master.
+        is_slave: True at a slave, which creates no topics.
     """
 
     topics: TopicTable
@@ -43,18 +43,18 @@ class GroupTopics:
     is_slave: bool = False
 
     def retry(self, group: GroupSettings) -> TopicConfig:
-        """Return the group's retry topic, which has the queues that its settings want, or more.
+        """Return the group's retry topic, with at least the queues of the group's settings.
 
         Raises:
-            RefusedError: It may not be written, or no more topics fit.
+            RefusedError: The topic may not be written, or no more topics fit.
         """
         return self._topic(retry_topic(group.group), group.retry_queues)
 
     def dead_letters(self, group: str) -> TopicConfig:
-        """Return the topic of the group's dead letters, which can be read.
+        """Return the topic of the group's dead letters.
 
         Raises:
-            RefusedError: It may not be written, or no more topics fit.
+            RefusedError: The topic may not be written, or no more topics fit.
         """
         return self._topic(dead_letter_topic(group), 1)
 
@@ -66,7 +66,7 @@ class GroupTopics:
         if known is not None and min(known.read_queues, known.write_queues) >= queues:
             return known
         if self.is_slave:
-            remark = f"topic {topic!r} is made by the master, not by its slaves"
+            remark = f"topic {topic!r} is created by the master, not by slaves"
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
         config = TopicConfig(topic, queues, queues)
         if known is not None:

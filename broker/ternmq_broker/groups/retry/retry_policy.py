@@ -1,4 +1,4 @@
-"""Retry policy: a message that was sent back is delayed, dropped, or becomes a dead letter. Pure.
+"""The policy for messages that were sent back: delay, drop, or dead letter. Pure.
 
 Source: RocketMQ `AbstractSendMessageProcessor.consumerSendMsgBack`.
 """
@@ -54,7 +54,7 @@ _SPENT: Final = frozenset(
 
 
 _BROKERS_OWN: Final = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, WHEEL_TOPIC})
-"""Messages there belong to other topics, later."""
+"""Topics with messages that will be delivered to other topics."""
 
 
 class SendBackAction(enum.Enum):
@@ -97,20 +97,20 @@ class FailedMessage:
     """0 = by the number of tries, 1 to 18, -1 = a dead letter now."""
 
     attempts_max: int = 0
-    """Retries until it is a dead letter; 0 = as the group's settings say."""
+    """Retries before the message becomes a dead letter; 0 = the group's setting."""
 
     reconsume_times: int = 0
-    """Retries before this failure, as its member counted them; the record may tell of more."""
+    """Retries before this failure, as its member counted them; the record may count more."""
 
     version: int = 0
-    """The version of the group's offset in the queue: after a seek the same message fails anew."""
+    """Version of the group's offset in the queue. After a seek the same message fails anew."""
 
 
 def why_not(record: Record, failure: FailedMessage) -> RefusedError | None:
-    """Return why a record is not the message that is sent back, None when it is.
+    """Return the refusal of a send-back whose description does not fit the record; None if it fits.
 
-    Whoever tells a place tells what lies there as well: else a mistaken offset would make a dead
-    letter of a stranger's message.
+    A member describes the message beside its offset. Otherwise a mistaken offset would make a dead
+    letter of another message.
     """
     header = record.header
     if failure.topic in _BROKERS_OWN:
@@ -148,13 +148,13 @@ def why_not(record: Record, failure: FailedMessage) -> RefusedError | None:
 def decide_retry(
     record: Record, failure: FailedMessage, group: GroupSettings, *, queue_id: int
 ) -> SendBackDecision:
-    """Return the decision about a message that `group` could not consume.
+    """Return the action on a message that `group` could not consume.
 
     Args:
-        record: The message as it was consumed.
-        failure: What the member says; `why_not` allowed it.
-        group: The group's settings.
-        queue_id: Which queue of the retry topic takes it.
+        record: Record of the message.
+        failure: Description of the member, accepted by `why_not`.
+        group: Settings of the group.
+        queue_id: Queue of the retry topic for the copy.
     """
     message = internal_record_of(record)
     tries = max(message.reconsume_times, failure.reconsume_times)
@@ -162,7 +162,7 @@ def decide_retry(
     is_retried = message.topic.startswith(RETRY_PREFIX)
     origin_topic = message.topic
     if is_retried:
-        # Whoever sent it back first knew where it came from; here that is only the retry topic.
+        # The first send-back recorded the origin; the record's own topic is the retry topic.
         origin_topic = message.properties.get(RETRY_TOPIC, origin_topic)
         offset_id = message.properties.get(ORIGIN_MESSAGE_ID, offset_id)
     properties = {
@@ -195,12 +195,12 @@ def decide_retry(
 def dead_letter(message: InternalRecord, group: str, *, message_id: str) -> InternalRecord:
     """Return the dead letter of a message that will not be tried again.
 
-    It says where it came from and which message it was, for tools.
+    Properties of the dead letter contain the origin topic and the message id, for tools.
 
     Args:
-        message: With `RETRY_TOPIC` where it was sent back before.
-        group: The group that gives up.
-        message_id: Its unique key, or its offset id.
+        message: The failed message, with `RETRY_TOPIC` after an earlier send-back.
+        group: Group of the failed member.
+        message_id: Unique key of the message, or its offset id.
     """
     properties = {
         **clean(message.properties),
@@ -211,9 +211,9 @@ def dead_letter(message: InternalRecord, group: str, *, message_id: str) -> Inte
 
 
 def clean(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return properties without what delays, timers and transactions left there.
+    """Return properties without those of earlier delays, timers and transactions.
 
-    A message stored again with them would wait once more, or be taken for undecided.
+    With them, a message that is stored again would wait once more, or count as a half message.
     """
     return {
         name: value
@@ -223,7 +223,7 @@ def clean(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _ids(record: Record) -> tuple[str, ...]:
-    """Return the ids that name a record: its unique key, if it has one, and its offset id."""
+    """Return the ids of a record: its unique key, if it has one, and its offset id."""
     offset_id = offset_message_id(record.header.store_host, record.header.physical_offset)
     unique_key = decode_properties(record.properties).get(UNIQUE_KEY)
     return (unique_key, offset_id) if unique_key else (offset_id,)

@@ -22,18 +22,18 @@ TRIES_MAX: Final = 1 << 20
 
 
 def retried(record: InternalRecord, settings: GroupSettings, *, is_orderly: bool) -> InternalRecord:
-    """Return the record to store for one that a client sent to its group's retry topic.
+    """Return the record to store for a record that a client sent to its group's retry topic.
 
-    It says in its properties how often it was tried. Orderly consumers wait on the spot: what they
-    send is to be tried no more.
+    The properties of the record have its number of tries. Orderly consumers retry by themselves,
+    so their records become dead letters.
 
     Args:
-        record: As it arrived. Without a number of tries it is an ordinary message.
-        settings: The group's.
-        is_orderly: Whether a queue is locked for a member of the group.
+        record: Record as the client sent it. Without a number of tries it is an ordinary message.
+        settings: Settings of the group.
+        is_orderly: True when a queue is locked for a member of the group.
 
     Raises:
-        MessageRefused: A number of tries is none.
+        MessageRefused: A number of tries is illegal.
     """
     if RECONSUME_TIME not in record.properties:
         return record
@@ -66,7 +66,7 @@ class RetryTopicRouting:
         groups: Settings of groups.
         locks: Locks of queues, which orderly groups have.
         topics: Retry and dead-letter topics of groups.
-        clock: The broker's.
+        clock: Clock of the leases.
     """
 
     groups: GroupTable
@@ -75,11 +75,11 @@ class RetryTopicRouting:
     clock: Clock
 
     def __call__(self, record: InternalRecord) -> InternalRecord:
-        """Return the record to store for one sent to a retry topic; its topic exists then.
+        """Return the record to store for a record in a retry topic, and create its topic.
 
         Raises:
-            RefusedError: A number of tries is none, or there can be no topic for dead letters.
-            IllegalName: The topic is no group's.
+            RefusedError: A number of tries is illegal, or the dead-letter topic cannot exist.
+            IllegalName: The topic belongs to no group.
         """
         group = record.topic.removeprefix(RETRY_PREFIX)
         settings = self.groups.use(group, now_ms=self.clock.wall_ms())

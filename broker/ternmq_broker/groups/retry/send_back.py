@@ -1,4 +1,4 @@
-"""SendBack: messages that members could not consume come back for a retry."""
+"""The service of SendBack, which stores copies of messages that members could not consume."""
 
 import asyncio
 import logging
@@ -47,8 +47,8 @@ logger = logging.getLogger(__name__)
 
 MESSAGES_MAX: Final = 1024
 _PUT_BYTES_MAX: Final = 1 << 20
-"""Copies are stored together up to this, so that a request never takes more memory than that and
-one message."""
+"""Bytes of copies that are stored together. A request takes at most so much memory and one message
+more."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class _SendBackBatch:
     messages: list[tuple[int, SendBackDecision]] = field(
         default_factory=list[tuple[int, SendBackDecision]]
     )
-    """Position in the request of each record's message, and the decision about it."""
+    """Position of each record's message in the request, and the decision about the message."""
 
     body_bytes: int = 0
 
@@ -71,7 +71,7 @@ class SendBackService:
     reader: StoreReader
     writer: InternalWriter
     delayed: Callable[[InternalRecord, int], InternalRecord]
-    """Returns the form in which a record waits at a delay level."""
+    """Returns the record that waits at a delay level in place of the given one."""
 
     group_topics: GroupTopics
     tables: Tables
@@ -83,18 +83,18 @@ class SendBackService:
     _under_way: dict[tuple[str | None, ...], asyncio.Event] = field(
         default_factory=dict[tuple[str | None, ...], asyncio.Event], init=False
     )
-    """Copies that are searched for, or being stored; set once that is over."""
+    """Copies that are searched for or being stored; each event is set at the end."""
 
     def handlers(self) -> Sequence[Handler]:
         """Return the handlers of its RPCs."""
         return (unary(SEND_BACK, self.send_back),)
 
     async def send_back(self, request: groups.SendBackRequest, call: Call) -> groups.SendBackReply:
-        """Store a copy of each message, to be tried again or as a dead letter.
+        """Store a copy of each message, for a retry or as a dead letter.
 
         An outcome is 0 once the copy is as safe as the broker promises its senders. Until then the
-        member keeps the message. A copy that is stored already counts, whoever sent it back: a
-        member that got the message again after a crash, or one whose answer was lost.
+        member holds the message. A stored copy counts whoever sent the message back: a member that
+        received it again after a crash, or a member whose answer was lost.
         """
         self.admission.check()
         if len(request.messages) > MESSAGES_MAX:
@@ -109,9 +109,9 @@ class SendBackService:
         outcomes = [common.Status() for _ in request.messages]
         batch = _SendBackBatch()
         dropped = 0
-        for index, told in enumerate(request.messages):
+        for index, failed in enumerate(request.messages):
             try:
-                decided = await self._decide(group, told)
+                decided = await self._decide(group, failed)
                 if decided.action is SendBackAction.DROPPED:
                     dropped += 1
                 else:
@@ -131,33 +131,33 @@ class SendBackService:
             )
         return outcomes
 
-    async def _decide(self, group: GroupSettings, told: groups.FailedMessage) -> SendBackDecision:
+    async def _decide(self, group: GroupSettings, failed: groups.FailedMessage) -> SendBackDecision:
         """Return the decision about one message.
 
         Raises:
-            TernError: It cannot be sent back.
+            TernError: The message cannot be sent back.
         """
-        # Before the record is looked for: to a member without the lock it is of no account that the
-        # record is gone, and it must not send a copy of what it has in hand.
-        if (fenced := self._fenced(group.group, told)) is not None:
+        # The lock is checked before the record: a member without the lock must send no copies back,
+        # even if the record is gone.
+        if (fenced := self._fenced(group.group, failed)) is not None:
             raise fenced
-        record = await self._record(told.physical_offset)
-        version = self.tables.offsets.version(group.group, told.topic, told.queue_id)
+        record = await self._record(failed.physical_offset)
+        version = self.tables.offsets.version(group.group, failed.topic, failed.queue_id)
         failure = FailedMessage(
-            told.message_id,
-            told.topic,
-            told.queue_id,
-            told.queue_offset,
-            told.delay_level,
-            told.attempts_max,
-            told.reconsume_times,
-            max(told.version, version),
+            failed.message_id,
+            failed.topic,
+            failed.queue_id,
+            failed.queue_offset,
+            failed.delay_level,
+            failed.attempts_max,
+            failed.reconsume_times,
+            max(failed.version, version),
         )
         if (error := why_not(record, failure)) is not None:
             raise error
-        if told.version > version:
-            # The copy would pass for that of a failure after a later seek.
-            remark = f"version {told.version} of the offset is not committed; {version} is kept"
+        if failed.version > version:
+            # The copy would look like that of a failure after a later seek.
+            remark = f"version {failed.version} of the offset is not committed; {version} is stored"
             raise refusal(ResponseCode.PULL_OFFSET_MOVED, remark)
         queue_id = self.random.randrange(max(1, group.retry_queues))
         return decide_retry(record, failure, group, queue_id=queue_id)
@@ -166,7 +166,7 @@ class SendBackService:
         """Return the record that begins at `offset`.
 
         Raises:
-            MessageNotFound: It is not kept any more, or none ever began there.
+            MessageNotFound: The record was deleted, or none ever began there.
             RefusedError: The disk failed.
         """
         reader = self.reader
@@ -180,13 +180,15 @@ class SendBackService:
             except CorruptRecord as error:
                 raise refusal(ResponseCode.QUERY_NOT_FOUND, str(error)) from None
         if offset < reader.store.min_physical:
-            remark = f"the log begins at {reader.store.min_physical}: what was at {offset} is gone"
+            remark = (
+                f"the log begins at {reader.store.min_physical}: the record at {offset} is gone"
+            )
         else:
             remark = f"no record begins at physical offset {offset}"
         raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
 
     def _stored_form(self, group: GroupSettings, decided: SendBackDecision) -> InternalRecord:
-        """Return the record to store now; its topic exists from then on.
+        """Return the record to store now, and create its topic.
 
         Raises:
             RefusedError: The group's topic may not be written, or no more topics fit.
@@ -197,43 +199,45 @@ class SendBackService:
         self.group_topics.retry(group)
         return self.delayed(decided.record, decided.delay_level)
 
-    def _fenced(self, group: str, told: groups.FailedMessage) -> RefusedError | None:
-        """Return why the member may not act for the message's queue; None when it may."""
+    def _fenced(self, group: str, failed: groups.FailedMessage) -> RefusedError | None:
+        """Return the refusal of a member without the lock of the queue; None if it may act."""
         now_ms = self.clock.monotonic_ms()
-        return self.locks.check(group, told.topic, told.queue_id, told.lock_token, now_ms=now_ms)
+        return self.locks.check(
+            group, failed.topic, failed.queue_id, failed.lock_token, now_ms=now_ms
+        )
 
     async def _put_new(
         self,
         group: str,
         batch: _SendBackBatch,
-        told: Sequence[groups.FailedMessage],
+        failed: Sequence[groups.FailedMessage],
         outcomes: Sequence[common.Status],
     ) -> None:
-        """Store missing copies, after other calls are done with copies of the same messages."""
+        """Store missing copies, after other calls that store copies of the same messages."""
         names = dict.fromkeys(map(copy_name, batch.records))  # in order: runs must repeat
         while (name := next((each for each in names if each in self._under_way), None)) is not None:
             await self._under_way[name].wait()
         over = asyncio.Event()
         self._under_way.update(dict.fromkeys(names, over))
         try:
-            await self._look_and_put(group, batch, told, outcomes)
+            await self._search_and_put(group, batch, failed, outcomes)
         finally:
             for name in names:
                 del self._under_way[name]
             over.set()
 
-    async def _look_and_put(
+    async def _search_and_put(
         self,
         group: str,
         batch: _SendBackBatch,
-        told: Sequence[groups.FailedMessage],
+        failed: Sequence[groups.FailedMessage],
         outcomes: Sequence[common.Status],
     ) -> None:
         """Store missing copies of queues whose locks the member still holds.
 
         A lock may have ended while records were read.
         """
-        store, left = self.reader.store, _SendBackBatch()
+        store, missing = self.reader.store, _SendBackBatch()
         start = store.deletions.get(retry_topic(group), PhysicalOffset(0))
         try:
             ends = await CopySearch(self.reader).find(batch.records, start=start)
@@ -244,27 +248,27 @@ class SendBackService:
         for row, (record, (index, decided)) in enumerate(
             zip(batch.records, batch.messages, strict=True)
         ):
-            why_not_now = self._fenced(group, told[index])
+            why_not_now = self._fenced(group, failed[index])
             if why_not_now is None and ends.get(row, 0) > store.confirm_offset:
                 remark = "its copy is stored and not safe yet"
                 why_not_now = refusal(ResponseCode.SYSTEM_BUSY, remark)
             if why_not_now is not None:
                 outcomes[index].CopyFrom(status_of(why_not_now))
             elif row not in ends:
-                left.records.append(record)
-                left.messages.append((index, decided))
-        if left.records:
-            await self._put(group, left, outcomes)
+                missing.records.append(record)
+                missing.messages.append((index, decided))
+        if missing.records:
+            await self._put(group, missing, outcomes)
 
     async def _put(
         self, group: str, batch: _SendBackBatch, outcomes: Sequence[common.Status]
     ) -> None:
-        """Store a batch and note the outcome of its messages."""
+        """Store a batch and record the outcomes of its messages."""
         try:
             await self.writer.put(batch.records)
         except TernError as error:
             if len(batch.records) > 1 and isinstance(error, (IllegalMessage, MessageRefused)):
-                # One of them cannot be stored at all: it must not hold up the others.
+                # One record cannot be stored at all; the others must be stored without it.
                 for record, message in zip(batch.records, batch.messages, strict=True):
                     await self._put(group, _SendBackBatch([record], [message]), outcomes)
                 return

@@ -352,7 +352,7 @@ def test_made_up_version_of_an_offset_is_refused_and_broker_starts_again(
                 await commit_version(client, 1, 0)
                 (refused,) = (await commit_version(client, 1, version, force=force)).refused
                 assert refused.status.code == Code.INVALID_PARAMETER
-                assert f"no version is {version}; 0 is kept" in refused.status.remark
+                assert f"no version is {version}; 0 is stored" in refused.status.remark
                 (kept,) = (await commit_version(client, 0, 0, force=True)).kept
                 assert (kept.offset, kept.version) == (0, 1)
                 await client.connection.close()

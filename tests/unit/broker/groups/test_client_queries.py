@@ -12,7 +12,7 @@ from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
 
 def session(client_id: str) -> ClientSession:
-    return ClientSession(client_id, "1", Address("host", 1), connected_at_ms=0, heard_at_ms=0)
+    return ClientSession(client_id, "1", Address("host", 1), connected_at_ms=0, heartbeat_at_ms=0)
 
 
 def opened(*client_ids: str) -> tuple[ClientQueries, list[tuple[ClientSession, SessionOutbox]]]:

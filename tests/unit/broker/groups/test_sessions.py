@@ -26,9 +26,9 @@ def test_commands_keep_their_order_behind_member_changes_which_merge() -> None:
     async def main() -> None:
         outbox = SessionOutbox()
         outbox.command(command(1))
-        outbox.tell("g")
+        outbox.members_changed("g")
         outbox.command(command(2))
-        outbox.tell("g")
+        outbox.members_changed("g")
         told = await outbox.next()
         assert [reply.WhichOneof("reply") for reply in told] == [
             *("members_changed", "report_state", "report_state")
@@ -67,12 +67,12 @@ def test_listener_is_called_when_a_client_leaves_a_group() -> None:
         sessions = SessionManager(
             VirtualClock(), table, on_left=lambda who, group: left.append((who, group))
         )
-        session = ClientSession("a@1", "1", Address("h", 1), connected_at_ms=0, heard_at_ms=0)
+        session = ClientSession("a@1", "1", Address("h", 1), connected_at_ms=0, heartbeat_at_ms=0)
         sessions.open(session)
         both = {name: GroupMembership(name, False, "", {}) for name in ("G", "H")}
-        sessions.heard(session, (), both)
+        sessions.heartbeat(session, (), both)
         assert left == []
-        sessions.heard(session, (), {"H": both["H"]})
+        sessions.heartbeat(session, (), {"H": both["H"]})
         assert left == [("a@1", "G")]
         sessions.goodbye(session)
         assert left == [("a@1", "G"), ("a@1", "H")]
@@ -98,7 +98,7 @@ class Members:
     def beat(self, client_id: str, wants: str) -> None:
         told = {"t": parse_subscription("t", wants)}
         session, _ = self.streams[client_id]
-        self.sessions.heard(session, (), {"g": GroupMembership("g", False, "", told)})
+        self.sessions.heartbeat(session, (), {"g": GroupMembership("g", False, "", told)})
 
     async def told(self) -> dict[str, list[str]]:
         """Return the notices that each client reads now."""

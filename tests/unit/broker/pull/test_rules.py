@@ -150,7 +150,7 @@ def rules(**permissions: int) -> PullRules:
     session = ClientSession("c", "1", Address("h", 1), 0, 0)
     clients.hello(session)
     membership = GroupMembership("G", False, "", {"T": parse_subscription("T", "a")})
-    clients.heard(session, producer_groups=(), memberships={"G": membership}, now_ms=0)
+    clients.heartbeat(session, producer_groups=(), memberships={"G": membership}, now_ms=0)
     filters = FilterRules(clients, FilterTable())
     return PullRules(topics, GroupTable(DataVersion(0)), clients, filters)
 

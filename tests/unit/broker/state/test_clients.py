@@ -23,7 +23,7 @@ def joined(clients: ClientTable, client_id: str, *groups: str, now_ms: int = 0) 
     new = session(client_id, now_ms=now_ms)
     assert clients.hello(new) is None
     told = {group: member(group) for group in groups}
-    clients.heard(new, producer_groups=(), memberships=told, now_ms=now_ms)
+    clients.heartbeat(new, producer_groups=(), memberships=told, now_ms=now_ms)
     return new
 
 
@@ -60,7 +60,7 @@ def test_broken_stream_counts_as_a_member_for_10_s() -> None:
 def test_silent_client_is_gone_after_60_s() -> None:
     clients = table()
     one = joined(clients, "a", "G")
-    clients.heard(one, producer_groups=(), memberships={"G": member()}, now_ms=30_000)
+    clients.heartbeat(one, producer_groups=(), memberships={"G": member()}, now_ms=30_000)
     assert clients.expired(now_ms=89_999) == []
     assert clients.expired(now_ms=90_000) == [one]
 
@@ -72,7 +72,7 @@ def test_new_stream_of_the_same_incarnation_notifies_no_member() -> None:
     assert clients.hello(new) is None
     assert not clients.is_current(old)
     assert clients.members("G") == [new]
-    told = clients.heard(new, producer_groups=(), memberships={"G": member()}, now_ms=1)
+    told = clients.heartbeat(new, producer_groups=(), memberships={"G": member()}, now_ms=1)
     assert told == set()
     assert clients.remove(old) == set()
     assert clients.members("G") == [new]
@@ -102,7 +102,7 @@ def test_members_are_notified_only_when_topics_or_filters_change() -> None:
     one = joined(clients, "a", "G")
 
     def heard(**memberships: GroupMembership) -> set[str]:
-        return clients.heard(one, producer_groups=(), memberships=memberships, now_ms=1)
+        return clients.heartbeat(one, producer_groups=(), memberships=memberships, now_ms=1)
 
     assert heard(G=member(version_ms=7)) == set()
     assert heard(G=member(expression="x")) == {"G"}
@@ -114,10 +114,10 @@ def test_members_are_notified_only_when_topics_or_filters_change() -> None:
 def test_newest_subscription_of_the_members_counts() -> None:
     clients = table()
     one, two = joined(clients, "a", "G"), joined(clients, "b", "G")
-    clients.heard(
+    clients.heartbeat(
         one, producer_groups=(), memberships={"G": member(expression="new", version_ms=2)}, now_ms=1
     )
-    clients.heard(
+    clients.heartbeat(
         two, producer_groups=(), memberships={"G": member(expression="old", version_ms=1)}, now_ms=1
     )
     subscription = clients.subscription("G", "T")
@@ -133,7 +133,7 @@ def test_producers_of_a_group_come_sorted_and_go_with_their_session() -> None:
         new = session(client_id)
         clients.hello(new)
         group = "elsewhere" if client_id == "other" else "P"
-        clients.heard(new, producer_groups=(group,), memberships={}, now_ms=0)
+        clients.heartbeat(new, producer_groups=(group,), memberships={}, now_ms=0)
     assert [each.client_id for each in clients.producers("P")] == ["a", "b"]
     clients.remove(clients.producers("P")[0])
     assert [each.client_id for each in clients.producers("P")] == ["b"]
@@ -145,7 +145,7 @@ def test_clients_that_fill_the_table_are_refused_and_cost_nobody_a_place() -> No
     large = {"G": member(expression="x" * 100)}
     for one in kept:
         with pytest.raises(BrokerBusy, match="bytes of clients, groups and subscriptions"):
-            clients.heard(one, producer_groups=(), memberships=large, now_ms=50_000)
+            clients.heartbeat(one, producer_groups=(), memberships=large, now_ms=50_000)
     for client_id in "de":
         assert clients.hello(session(client_id)) is None
     with pytest.raises(BrokerBusy, match="of 10000 are taken"):
@@ -161,9 +161,9 @@ def test_room_for_clients_comes_back_whichever_way_they_go() -> None:
         first = joined(clients, "a", "G")
         again = session("a")
         assert clients.hello(again) is None
-        clients.heard(again, producer_groups=["P"], memberships={}, now_ms=1)
+        clients.heartbeat(again, producer_groups=["P"], memberships={}, now_ms=1)
         told = {"G": member(expression="x" * 60)}
-        clients.heard(again, producer_groups=(), memberships=told, now_ms=2)
+        clients.heartbeat(again, producer_groups=(), memberships=told, now_ms=2)
         assert clients.remove(first) == set()
         assert clients.remove(again) == {"G"}
         assert len(clients) == 0

@@ -99,8 +99,8 @@ def test_settings_survive_their_file() -> None:
     assert table.version == DataVersion(1, 1)
     read = GroupTable.from_dict(parse_json(write_json(table.to_dict())), now_ms=9)
     assert read.get("G") == settings
-    assert not read.tells_members("G")
-    assert read.tells_members("H")
+    assert not read.notifies_members("G")
+    assert read.notifies_members("H")
 
 
 def test_rocketmqs_start_from_min_is_kept_without_effect() -> None:

@@ -43,7 +43,7 @@ class Place:
         }
         subscriptions["tagged"] = parse_subscription("tagged", "x", version_ms=version_ms)
         membership = GroupMembership("G", False, "", subscriptions)
-        self.sessions.heard(session, (), {"G": membership})
+        self.sessions.heartbeat(session, (), {"G": membership})
 
 
 def test_conditions_of_members_are_registered_until_last_one_leaves() -> None:
@@ -64,7 +64,7 @@ def test_group_left_by_a_heartbeat_uses_no_filter_any_more() -> None:
     place = Place()
     one = place.member("a")
     place.says(one, "a = 1")
-    place.sessions.heard(one, (), {})
+    place.sessions.heartbeat(one, (), {})
     assert all(each.dead_at_ms for each in place.table)
 
 

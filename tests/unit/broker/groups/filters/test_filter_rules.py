@@ -18,7 +18,7 @@ def clients_of(*subscriptions: Subscription) -> ClientTable:
     session = ClientSession("c", "1", Address("h", 1), 0, 0)
     clients.hello(session)
     membership = GroupMembership("G", False, "", {each.topic: each for each in subscriptions})
-    clients.heard(session, producer_groups=(), memberships={"G": membership}, now_ms=0)
+    clients.heartbeat(session, producer_groups=(), memberships={"G": membership}, now_ms=0)
     return clients
 
 

@@ -57,7 +57,7 @@ def test_slave_has_its_masters_group_topics_and_creates_none() -> None:
     async def main() -> None:
         table = TopicTable(DataVersion(0))
         topics = GroupTopics(table, VirtualClock(), lambda: None, is_slave=True)
-        with pytest.raises(RefusedError, match="made by the master"):
+        with pytest.raises(RefusedError, match="created by the master"):
             topics.retry(GROUP)
         assert not list(table)
         table.put(TopicConfig("%RETRY%G", 2, 2), now_ms=1)
