@@ -32,9 +32,6 @@ class ConcurrentConsumeService:
     Owned by one consumer and used on its event loop.
 
     Args:
-        dispatcher: Dispatcher of the hand-outs.
-        counters: Counters of the consumer.
-        clock: Clock for the duration of calls.
         send_backs: Outbox of failed messages; None = they are logged, counted and finished.
         retry_s: Pause before the listener gets messages again that could not be sent back, s.
         timeout_s: Timeout of a listener call, s.

@@ -32,9 +32,6 @@ class ConsumeDispatcher:
     Owned by one push consumer and used only on its event loop.
 
     Args:
-        counters: Counters of the consumer.
-        listener: Name of the listener in the log.
-        take_max: Most messages of one hand-out.
         share_among: Number of workers that share the waiting messages of a queue: a hand-out takes
             at most this fraction of them. 1 = all.
         in_order: True = at most one hand-out of a queue at a time.

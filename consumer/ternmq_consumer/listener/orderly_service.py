@@ -44,8 +44,6 @@ class OrderlyConsumeService:
     Owned by one consumer and used on its event loop.
 
     Args:
-        dispatcher: Dispatcher of the hand-outs.
-        counters: Counters of the consumer.
         send_backs: Outbox of dead letters; None = they are logged and finished.
         suspend_s: Pause of a queue, s.
         retries_max: Retries of a message; −1 = unlimited.

@@ -72,7 +72,6 @@ class StartOffsets:
     """Start offsets of a consumer in its queues.
 
     Args:
-        brokers: Connections of the client.
         offsets: Store of the offsets, queried first. A broker may return a start offset for a new
             group: the begin of a young queue, or of every queue by the group's settings.
         first: Policy for queues that the group never consumed.

@@ -127,8 +127,6 @@ class LocalOffsetStore:
     Owned by one consumer. Offsets survive a power loss after `commit` has returned True.
 
     Args:
-        path: Path of the file. Its folder exists.
-        blocking: Pool of threads that writes the file.
         kept: Offsets in the file. This object changes the mapping.
         epoch_of: Function that returns the newest known epoch of a broker name; 0 = none.
     """

@@ -26,7 +26,6 @@ class OffsetLookup:
     """Queries of brokers about their queues.
 
     Args:
-        brokers: Connections of the client.
         timeout_s: Timeout of each request, s.
     """
 

@@ -64,7 +64,6 @@ class RemoteOffsetStore:
     of the consumer the next one gets their messages again.
 
     Args:
-        brokers: Connections of the client.
         group: Consumer group; empty = nothing is stored or committed.
         client_id: Id of the client, for the broker's log.
         timeout_s: Timeout of each request, s.

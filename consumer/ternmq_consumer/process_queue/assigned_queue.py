@@ -26,10 +26,6 @@ class AssignedQueue:
     Owned by the consumer's `PushAssignment`.
 
     Args:
-        queue: Name of the queue.
-        subscription: Filter of its messages.
-        start: Offset at which consuming begins.
-        window: Bounds of reading ahead.
         on_ready: Called when messages are waiting.
         on_restart: Called with the new offset when the queue ends before the read offset.
         on_gone: Called when the broker no longer has the queue. No message of it is handed out.

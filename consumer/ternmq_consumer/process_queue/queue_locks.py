@@ -79,12 +79,8 @@ class QueueLocks:
     """Locks of one orderly consumer. Owned by the consumer and used on its event loop.
 
     Args:
-        brokers: Connections of the client.
-        clock: Clock for the age of confirmations.
         tasks: Owner of the tasks that wait for renewals: a broker without an answer does not delay
             requests to other brokers.
-        group: Consumer group of the locks.
-        client_id: Id of the holder.
         timeout_s: Timeout of each request, s.
         on_lost: Called when a queue has or had another holder: its unfinished messages must be
             dropped and not committed.

@@ -55,7 +55,6 @@ class RunningInfoReporter:
     """Reports the running info of one consumer inside `with`. Used on its event loop.
 
     Args:
-        sessions: Sessions of the client.
         group: Group of the consumer. Requests for other groups are ignored.
         queues: Function that returns the states of the owned queues.
         facts: Function that returns settings and counters, by name.

@@ -30,9 +30,6 @@ class FetchedQueue:
     Records are decoded when the application takes them, so reading ahead stays cheap.
 
     Args:
-        queue: Name of the queue.
-        subscription: Filter of its messages.
-        window: Bounds of reading ahead.
         check_crc: True = the checksum of every body is verified.
         on_ready: Called when records are waiting.
         on_gone: Called when the broker no longer has the queue. The position is lost then.

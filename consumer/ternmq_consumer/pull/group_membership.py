@@ -29,11 +29,7 @@ class PullMembership(Lifecycle):
     """The membership of one pull consumer, which owns it; it is open as long as the consumer.
 
     Args:
-        client: Who joins.
         queues: The consumer's; changed here while it is subscribed.
-        context: Gives what reading them needs.
-        group: Which group.
-        config: How to share.
         on_failure: Called with what a callback raised.
         on_refused: Called at times while no queue of a subscribed topic may be read.
     """

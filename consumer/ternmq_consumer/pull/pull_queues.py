@@ -17,7 +17,6 @@ class PullQueues:
     """Queues by name. Queues with waiting records take turns. Owned by one pull consumer.
 
     Args:
-        config: Settings with the bounds of reading ahead.
         on_gone: Called with a queue that its broker no longer has. Its position is lost.
         on_refused: Called when a broker refuses a queue or its filter.
 

@@ -95,11 +95,7 @@ class PullLink:
 
     Args:
         env: Clock, network and blocking calls.
-        brokers: Connections of the client.
-        broker_name: Name of the broker.
         broker_id: Id of the member; 0 = the master.
-        selector: Selector of another member.
-        client_id: Id of the client.
         group: Consumer group; may be empty.
     """
 

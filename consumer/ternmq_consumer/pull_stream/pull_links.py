@@ -60,9 +60,7 @@ class PullLinks:
 
     Args:
         env: Clock, network and blocking calls.
-        brokers: Connections of the client.
         tasks: Owner of the tasks that keep the streams open.
-        client_id: Id of the client.
         group: Consumer group; may be empty.
         epoch_of: Function that returns the epoch of a queue's start offset; None = the present one.
     """

@@ -28,9 +28,6 @@ class PushAssignment:
     """Owned queues of one push consumer. Changed by its rebalance job and by their loss.
 
     Args:
-        subscriber: Subscriber to the queues.
-        offsets: Store of the offsets.
-        start_offsets: Start offsets of new queues.
         window: Bounds of reading ahead, for each queue.
         in_order: True = messages of one queue are handled one call after the other.
         drop_wait_s: Longest wait of a given-away queue for running listener calls, s.

@@ -166,15 +166,8 @@ class Rebalancer:
     """Rebalances the owned queues of this member, step by step.
 
     Args:
-        brokers: Connections of the client.
-        routes: Routes by topic.
-        owned: Assignment to change.
-        group: Consumer group.
-        client_id: Id of this member.
-        subscriptions: Subscriptions by topic.
         optional_topics: Topics that may be missing without a log line.
         takes_all: True = this member takes every queue, because it broadcasts.
-        allocate: Strategy of the shares.
         timeout_s: Timeout of each request, s.
         take_over_wait_s: Pause before queues are taken over from another member, s.
         wall_ms: Clock, Unix ms.

@@ -57,8 +57,6 @@ class RetryCopies:
     """Sends copies to the retry topic. It has no state.
 
     Args:
-        path: Send path of the copies.
-        group: Consumer group of the retry topic.
         timeout_s: Timeout of each send, s.
         retries_max: Retries before a message is a dead letter; −1 = the group's setting.
     """

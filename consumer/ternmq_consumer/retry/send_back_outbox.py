@@ -99,10 +99,7 @@ class SendBackOutbox:
     """Sends messages back, broker by broker. Owned by one consumer; used by its event loop.
 
     Args:
-        brokers: Connections of the client.
         tasks: Owner of the tasks that wait for answers.
-        group: Consumer group of the messages.
-        client_id: Id of the member.
         timeout_s: Timeout of each request, s.
         retries_max: Retries before a message is a dead letter; −1 = the group's setting.
         offsets: Offsets of the group. Seeks are committed first: a message with a version that its

@@ -19,7 +19,6 @@ class GroupCommits:
 
     Args:
         reader: Open reader of the cluster. Its connections are used.
-        group: Name of the group.
     """
 
     def __init__(self, reader: ClusterReader, group: str) -> None:

@@ -70,7 +70,6 @@ class OptionMap:
     """Options of one reader or writer, by name and type.
 
     Args:
-        options: Options from Spark.
         known: Names of all options, in the documented case.
         hints: Rules for names of other connectors, by name in lower case.
 
@@ -100,10 +99,6 @@ class OptionMap:
 
     def text(self, name: str, trim: Callable[[str], str] = str.strip) -> str | None:
         """Return an option's text without surrounding blanks; None = not given.
-
-        Args:
-            name: Name of the option.
-            trim: Function that removes the blanks.
 
         Raises:
             ConfigError: The text is empty.

@@ -48,11 +48,7 @@ class DataLost(TernError):
 
 
 class DataLossCheck:
-    """Collects the losses of one plan and decides whether the plan may go on.
-
-    Args:
-        fail: The option failOnDataLoss.
-    """
+    """Collects the losses of one plan and decides whether the plan may go on."""
 
     def __init__(self, *, fail: bool) -> None:
         self._fail = fail

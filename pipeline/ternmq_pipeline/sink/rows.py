@@ -34,12 +34,7 @@ _PROPERTIES_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 1024
 
 @dataclass(frozen=True, slots=True)
 class RowReader:
-    """Reader of rows that builds the messages of one partition.
-
-    Args:
-        layout: Positions of the columns.
-        part: Attempt at the partition.
-    """
+    """Reader of rows that builds the messages of one partition."""
 
     layout: ColumnLayout
     part: PartitionAttempt

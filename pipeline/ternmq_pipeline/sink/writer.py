@@ -110,12 +110,7 @@ class TopicSink:
 
 @short_errors
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame: all of its rows become visible, or none.
-
-    Args:
-        sink: Sink of the rows.
-        query: Random id of the write.
-    """
+    """Writes a DataFrame: all of its rows become visible, or none."""
 
     def __init__(self, sink: TopicSink, query: str) -> None:
         self.sink = sink
@@ -139,11 +134,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 @short_errors
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a streaming query: all rows of a batch become visible, or none.
-
-    Args:
-        sink: Sink of the rows.
-    """
+    """Writer of a streaming query. All rows of a micro-batch become visible, or none."""
 
     def __init__(self, sink: TopicSink) -> None:
         self.sink = sink

@@ -49,12 +49,7 @@ def spark_pushes() -> bool:
 
 @short_errors
 class BatchReader(DataSourceReader):
-    """Plans the offset ranges in the driver and reads them in tasks. Spark pickles it.
-
-    Args:
-        options: Options of the source.
-        schema: Columns of the query.
-    """
+    """Plans the offset ranges in the driver and reads them in tasks. Spark pickles it."""
 
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
         self._options = options

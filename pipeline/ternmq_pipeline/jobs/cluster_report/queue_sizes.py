@@ -14,10 +14,6 @@ from ternmq_pipeline.offsets import OffsetRange
 async def kept_bytes(reader: ClusterReader, queues: Sequence[QueueStatus]) -> int | None:
     """Return the bytes of the records that queues keep together; None when a broker does not say.
 
-    Args:
-        reader: Open.
-        queues: As they were described.
-
     Raises:
         TransportError: A broker does not answer.
     """

@@ -11,11 +11,7 @@ from ternmq_model.errors import JobFailed
 
 @contextmanager
 def failures_of(job: str) -> Generator[None]:
-    """Raise as JobFailed what Spark fails with inside the block, or that its JVM is gone.
-
-    Args:
-        job: Its name.
-    """
+    """Raise as JobFailed what Spark fails with inside the block, or that its JVM is gone."""
     from pyspark.errors import PySparkException
 
     protocol: Any = import_module("py4j.protocol")

@@ -47,10 +47,6 @@ class OfflineReader(DataSourceReader):
 
     Driver and tasks must find the directory under the same path.
 
-    Args:
-        options: Options of the source.
-        schema: Columns of the query.
-
     Raises:
         UsageError: The schema or an option does not fit a directory.
     """

@@ -99,7 +99,6 @@ class MicroBatchStream:
     Args:
         options: Options of the source, with topics.
         cluster: Open reader of the cluster. This object closes it.
-        clock: Clock for the wait of a batch.
     """
 
     def __init__(self, options: ReadOptions, cluster: StreamCluster, clock: Clock) -> None:

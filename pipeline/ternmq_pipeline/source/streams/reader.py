@@ -38,7 +38,6 @@ class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     Args:
         options: Options of the source, with topics.
-        schema: Columns of the rows.
 
     Raises:
         UsageError: A column of the schema does not exist or has another type.
@@ -104,9 +103,6 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     PySpark 4.3 stops its reader after a failure of `streamReader`, before the reader exists. The
     user would see that second error only.
-
-    Args:
-        why: Error to raise.
     """
 
     def __init__(self, why: TernError) -> None:

@@ -31,10 +31,6 @@ class OffsetRangePartition(InputPartition):
 class PartitionReader:
     """Reads the partitions of a query in its tasks. Spark pickles it; only `read` opens anything.
 
-    Args:
-        options: Options of the source.
-        schema: Columns of the query.
-
     Raises:
         UsageError: The schema has an unknown column. The error names it.
     """

@@ -31,7 +31,6 @@ class BatchProjection:
     """Projection from the columns of `View.TERNMQ` to the columns of a query.
 
     Args:
-        view: View of the query's columns.
         names: Columns, in the order of the query.
         schema: Spark's schema of the columns. Batches have the equal Arrow schema.
     """
