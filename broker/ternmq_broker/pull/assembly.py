@@ -54,8 +54,7 @@ class PullAssembly:
             tables.topics, tables.groups, groups.sessions.table, groups.filter_rules
         )
         self.service = PullService(
-            store=store,
-            reader=env.reader,
+            env=env,
             rules=self.rules,
             answers=PullAnswers(
                 store,
@@ -68,7 +67,4 @@ class PullAssembly:
             offset_rules=groups.offset_rules,
             holds=self.holds,
             deletion_listeners=self.deletion_listeners,
-            clock=env.clock,
-            wait_ms_max=lambda: live.broker.pull_wait_ms,
-            admission=env.admission,
         )

@@ -4,21 +4,19 @@ Source: RocketMQ `PullMessageProcessor`, `QueryMessageProcessor`.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ternmq_broker.environment import BrokerEnvironment
 from ternmq_broker.groups.offset_rules import OffsetCommit, OffsetRules
 from ternmq_broker.pull.answers import PullAnswers
 from ternmq_broker.pull.long_polling import HeldPull, PullHoldService
 from ternmq_broker.pull.rules import PullOutcome, PullRules, no_topic
 from ternmq_broker.pull.stream import PullingStream
 from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
-from ternmq_broker.storage.admission import Admission
-from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.yielding import yield_to_threads
 from ternmq_model.arrays import pack_int32s
-from ternmq_model.clock import Clock
 from ternmq_model.errors import InvalidParameter, UsageError, refusal
 from ternmq_model.message_id import parse_offset_message_id
 from ternmq_model.names import is_read_forbidden
@@ -30,7 +28,6 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.request_parser import check_range
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_remoting.service_methods import PULL, PULL_STREAM, VIEW_MESSAGE
-from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.read_request import FILTER_UNITS_MAX, ReadRequest, ReadResult, ReadStatus
 
 PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
@@ -43,16 +40,12 @@ _REPORT_PAUSE_MS: Final = 5_000
 class PullService:
     """Handlers of Pull, PullStream and ViewMessage."""
 
-    store: MessageStore
-    reader: StoreReader
+    env: BrokerEnvironment
     rules: PullRules
     answers: PullAnswers
     offset_rules: OffsetRules
     holds: PullHoldService
     deletion_listeners: TopicDeletionListeners
-    clock: Clock
-    wait_ms_max: Callable[[], int]
-    admission: Admission
 
     def handlers(self) -> Sequence[Handler]:
         """Return the handlers of its RPCs."""
@@ -67,7 +60,7 @@ class PullService:
 
         Cancelling is safe: nothing is consumed until an offset is committed.
         """
-        self.rules.check_group(request.group, now_ms=self.clock.wall_ms())
+        self.rules.check_group(request.group, now_ms=self.env.clock.wall_ms())
         self.rules.check_queue(request.topic, request.queue_id)
         subscription = self.rules.subscription(
             request.group,
@@ -78,8 +71,8 @@ class PullService:
         chosen = self.rules.filters.pull_filter(request.group, subscription)
         messages_max = check_range("messages_max", request.messages_max, 0) or OFFSET_MAX
         bytes_max = check_range("bytes_max", request.bytes_max, 0) or OFFSET_MAX
-        wait_ms = min(check_range("wait_ms", request.wait_ms, 0), self.wait_ms_max())
-        hot, cold = self.store.reads.limits()
+        wait_ms = min(check_range("wait_ms", request.wait_ms, 0), self.env.live.broker.pull_wait_ms)
+        hot, cold = self.env.store.reads.limits()
         wanted = ReadRequest(
             topic=request.topic,
             queue_id=request.queue_id,
@@ -104,7 +97,7 @@ class PullService:
             request.group, *place, wanted.offset, request.offset_epoch
         )
         if goes_on_at is not None:
-            first, end = self.store.queue_range(*place)
+            first, end = self.env.store.queue_range(*place)
             moved = messages.PullReply(next_offset=goes_on_at, min_offset=first, max_offset=end)
             moved.status.code = ResponseCode.PULL_OFFSET_MOVED
             return moved
@@ -136,9 +129,9 @@ class PullService:
                 ResponseCode.INVALID_PARAMETER, "a PullStream begins with `open`"
             )
         group = first.open.group
-        self.rules.check_group(group, now_ms=self.clock.wall_ms())
+        self.rules.check_group(group, now_ms=self.env.clock.wall_ms())
         pulling = PullingStream(
-            self.reader,
+            self.env.reader,
             self.rules,
             self.answers,
             self.holds,
@@ -160,7 +153,7 @@ class PullService:
             store_host, offset = parse_offset_message_id(message_id)
         except UsageError as error:
             raise refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
-        data = await self.reader.record(offset)
+        data = await self.env.reader.record(offset)
         record = None if data is None else decode_record(data, check_crc=False)
         if (
             data is None
@@ -185,13 +178,13 @@ class _UnaryPull:
         result, outcome = await self._read(offset)
         if outcome.code is not ResponseCode.PULL_NOT_FOUND or not wait_ms:
             return result, outcome
-        begun_at_ms = self.service.clock.monotonic_ms()
+        begun_at_ms = self.service.env.clock.monotonic_ms()
         deleted: set[str] = set()
         topic, queue_id = self.wanted.topic, self.wanted.queue_id
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 while self._is_waiting(result, outcome, begun_at_ms):
-                    if self.service.admission.is_closing:
+                    if self.service.env.admission.is_closing:
                         break
                     with self.service.deletion_listeners.listening(deleted.add):
                         await self._arrival(outcome.next_offset)
@@ -217,7 +210,7 @@ class _UnaryPull:
         if outcome.next_offset < result.max_offset:
             return False
         if outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY and self.wanted.record_filter:
-            waited_ms = self.service.clock.monotonic_ms() - begun_at_ms
+            waited_ms = self.service.env.clock.monotonic_ms() - begun_at_ms
             return waited_ms < _REPORT_PAUSE_MS
         return outcome.code is ResponseCode.PULL_NOT_FOUND
 
@@ -239,7 +232,7 @@ class _UnaryPull:
 
     def _has_moved(self, next_offset: QueueOffset) -> bool:
         """Return whether the queue has a message at `next_offset`."""
-        end = self.service.store.queue_range(self.wanted.topic, self.wanted.queue_id)[1]
+        end = self.service.env.store.queue_range(self.wanted.topic, self.wanted.queue_id)[1]
         return end > next_offset
 
     async def _read(self, offset: QueueOffset) -> tuple[ReadResult, PullOutcome]:
@@ -248,7 +241,7 @@ class _UnaryPull:
         while True:
             most = min(self.wanted.record_filter_max, end - offset)
             wanted = replace(self.wanted, offset=offset, record_filter_max=most)
-            result = await self.service.reader.read(wanted)
+            result = await self.service.env.reader.read(wanted)
             outcome = self.service.answers.outcome(wanted, result)
             if result.status is not ReadStatus.NO_MATCHED_MESSAGE or wanted.record_filter is None:
                 return result, outcome

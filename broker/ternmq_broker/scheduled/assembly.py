@@ -32,24 +32,12 @@ class ScheduledAssembly:
     """
 
     def __init__(self, env: BrokerEnvironment, writer: InternalWriter, topics: RealTopics) -> None:
-        config, reader, store, tables = env.live.broker, env.reader, env.store, env.tables
+        self._env = env
         self._deliverer = deliverer = Deliverer(writer, topics.find)
-        self._blocking, self._store = env.blocking, store
-        self._tables = tables
-        self._clock = env.clock
-        self._timer_enabled = config.timer_enabled
-        self.delays = DelayLevels(reader, deliverer, tables.delays, env.clock)
-        self.timer = TimedMessages(
-            reader,
-            deliverer,
-            writer,
-            tables.timer,
-            tables.save_timer,
-            env.clock,
-            timer_files=tables.timer_files,
-            pending_max=config.timer_pending_max,
-        )
-        store.cleaner.holders += (self.delays.needed_from, self.timer.needed_from)
+        self._timer_enabled = env.live.broker.timer_enabled
+        self.delays = DelayLevels(env, deliverer)
+        self.timer = TimedMessages(env, deliverer)
+        env.store.cleaner.holders += (self.delays.needed_from, self.timer.needed_from)
 
     async def begin(self) -> None:
         """Find deliveries that were made but not saved; to be called before the jobs begin.
@@ -57,7 +45,7 @@ class ScheduledAssembly:
         A refusal of the disk is logged: then a crash repeats deliveries.
         """
         await self._begin_moving()
-        source = self._store.reads.source
+        source = self._env.store.reads.source
         offsets = [
             self.delays.search_from(),
             self.timer.search_from() if self._timer_enabled else None,
@@ -66,25 +54,25 @@ class ScheduledAssembly:
         found: Mapping[int, PhysicalOffset] = {}
         try:
             if begin is not None:
-                found = await self._blocking.run(delivered_sources, source(), begin)
+                found = await self._env.blocking.run(delivered_sources, source(), begin)
                 logger.info("deliveries looked for from=%d found=%d", begin, len(found))
             self.delays.begin(found)
             await self.timer.begin(found if self._timer_enabled else {})
-            if (error := await self._tables.delays_file.save()) is not None:
+            if (error := await self._env.tables.delays_file.save()) is not None:
                 raise error
         except (OSError, StoreError) as error:
             logger.warning("deliveries may come twice after a crash error=%s", error)
 
     async def _begin_moving(self) -> None:
         """Resume the rescheduling of timed messages, after the steps of the clock are noted."""
-        session = self._store.session
+        session = self._env.store.session
         self.timer.resume_moves()
-        newest_ms = max(self._store.last_stored_at_ms, self._tables.timer.read_ms)
-        if newest_ms > self._clock.wall_ms() + DOUBT_MS:
+        newest_ms = max(self._env.store.last_stored_at_ms, self._env.tables.timer.read_ms)
+        if newest_ms > self._env.clock.wall_ms() + DOUBT_MS:
             self.timer.stepped(None)
         try:
             if session.clock != session.notes.clock:
-                await self._blocking.run(session.note_clock)
+                await self._env.blocking.run(session.note_clock)
         except OSError as error:
             # The broker serves on a full disk, too. A later checkpoint notes the moves.
             logger.warning("moves of the clock not noted reason=%s", error)
@@ -92,7 +80,7 @@ class ScheduledAssembly:
     def rules(self) -> RoutingRules:
         """Return the present routing rules for records of clients."""
         return RoutingRules(
-            now_ms=self._clock.wall_ms(),
+            now_ms=self._env.clock.wall_ms(),
             timer_enabled=self._timer_enabled,
             timer_is_full=self.timer.is_full,
         )

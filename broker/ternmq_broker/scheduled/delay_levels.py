@@ -15,13 +15,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from ternmq_broker.environment import BrokerEnvironment
 from ternmq_broker.scheduled.delivery import Deliverer
 from ternmq_broker.scheduled.delivery_recovery import SEARCH_BYTES_MAX, Copies, copies_of
 from ternmq_broker.scheduled.wakeup_timer import WakeupTimer
-from ternmq_broker.state.delay_offsets import DelayOffsets
-from ternmq_broker.storage.reader import StoreReader
 from ternmq_model.arrays import Ints
-from ternmq_model.clock import Clock
 from ternmq_model.delay import DELAY_LEVEL_MAX, level_delay_ms
 from ternmq_model.names import SCHEDULE_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -107,31 +105,19 @@ class LevelProgress(NamedTuple):
 class DelayLevels:
     """The 18 levels. Owned by the broker's loop.
 
-    Args:
-        reader: Of the store.
-        deliverer: Where what is due goes.
-        offsets: How far each level is, as it is saved.
-        clock: For what is due.
-
     Attributes:
         job: Delivers; begins when the broker listens and ends before the store.
     """
 
-    def __init__(
-        self,
-        reader: StoreReader,
-        deliverer: Deliverer,
-        offsets: DelayOffsets,
-        clock: Clock,
-    ) -> None:
-        self._reader = reader
-        self._store = reader.store
+    def __init__(self, env: BrokerEnvironment, deliverer: Deliverer) -> None:
+        self._reader = env.reader
+        self._store = env.store
         self._deliverer = deliverer
-        self._offsets = offsets
-        self._clock = clock
+        self._offsets = env.tables.delays
+        self._clock = env.clock
         self.job: Final = Job(name="deliver-delayed", interval_s=math.inf, step=self.step)
         self._timer = WakeupTimer(self.job.wake, "delayed messages")
-        now_ms = clock.wall_ms()
+        now_ms = env.clock.wall_ms()
         self._waits = {
             level: LevelDueTimes(level, self._end(level), now_ms=now_ms)
             for level in range(1, DELAY_LEVEL_MAX + 1)

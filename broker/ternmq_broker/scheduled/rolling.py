@@ -13,7 +13,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from ternmq_broker.scheduled.timer_wheel import DueMessages, TimerWheel
@@ -57,17 +57,12 @@ class RollResult(NamedTuple):
     """Messages as they waited before; None for messages of the rescheduler."""
 
 
+@dataclass(frozen=True, slots=True)
 class Roller:
-    """Writer that appends waiting timed messages again. Owns nothing.
+    """Writer that appends waiting timed messages again. Owns nothing."""
 
-    Args:
-        reader: Reader of the store.
-        writer: Writer of internal records.
-    """
-
-    def __init__(self, reader: StoreReader, writer: InternalWriter) -> None:
-        self._reader = reader
-        self._writer = writer
+    reader: StoreReader
+    writer: InternalWriter
 
     async def roll(self, wheel: TimerWheel, held_end: PhysicalOffset) -> RollResult | None:
         """Append a batch of the waiting messages that lie before `held_end` in the log again.
@@ -78,7 +73,7 @@ class Roller:
         Raises:
             TernError: The append failed; the messages wait where they were.
         """
-        border = first_behind(self._reader, held_end) if held_end else 0
+        border = first_behind(self.reader, held_end) if held_end else 0
         due = wheel.take_before(border, _BATCH_MESSAGES) if border else None
         if due is None or not len(due):
             return None
@@ -104,7 +99,7 @@ class Roller:
         Raises:
             TernError: The append failed; some messages may be stored.
         """
-        records = await read_many(self._reader, due.offsets.tolist())
+        records = await read_many(self.reader, due.offsets.tolist())
         good = [
             rolled(record, moved_ms(record, due_ms))
             for record, due_ms in zip(records, due.due_ms.tolist(), strict=False)
@@ -112,7 +107,7 @@ class Roller:
         ]
         end = PhysicalOffset(0)
         if good:
-            end = (await self._writer.put(good, timeout_s=math.inf)).end
+            end = (await self.writer.put(good, timeout_s=math.inf)).end
         if len(good) < len(records):
             logger.error("timed messages damaged or gone count=%d", len(records) - len(good))
         return RollResult(len(records), len(good), end)

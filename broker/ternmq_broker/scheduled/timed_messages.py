@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from ternmq_broker.environment import BrokerEnvironment
 from ternmq_broker.scheduled.cancellation import Cancellations
 from ternmq_broker.scheduled.delivery import Deliverer
 from ternmq_broker.scheduled.delivery_delay import DeliveryDelay
@@ -33,10 +34,6 @@ from ternmq_broker.scheduled.timer_wheel import (
 )
 from ternmq_broker.scheduled.wakeup_timer import WakeupTimer
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
-from ternmq_broker.state.timer_files import TimerFiles
-from ternmq_broker.storage.internal_append import InternalWriter
-from ternmq_broker.storage.reader import StoreReader
-from ternmq_model.clock import Clock
 from ternmq_model.delay import TICK_MS
 from ternmq_model.errors import StoreError
 from ternmq_model.names import WHEEL_TOPIC
@@ -65,42 +62,21 @@ class CheckpointCandidate(NamedTuple):
 class TimedMessages:
     """The timed messages of one broker. Owned by its loop.
 
-    Args:
-        reader: Reader of the store.
-        deliverer: Stores due messages in their own queues.
-        writer: Appends messages that still wait to the log again.
-        kept: Checkpoint of the previous use.
-        save: Saves a checkpoint durably; raises StoreError.
-        clock: Clock of the due times.
-        timer_files: Files in which RocketMQ records waiting messages.
-        pending_max: Limit on waiting messages.
-
     Attributes:
         job: Delivers; begins when the broker listens and ends before the store.
     """
 
-    def __init__(
-        self,
-        reader: StoreReader,
-        deliverer: Deliverer,
-        writer: InternalWriter,
-        kept: TimerCheckpoint,
-        save: Callable[[TimerCheckpoint], Awaitable[None]],
-        clock: Clock,
-        *,
-        timer_files: TimerFiles,
-        pending_max: int,
-    ) -> None:
-        self._reader = reader
-        self._store = reader.store
+    def __init__(self, env: BrokerEnvironment, deliverer: Deliverer) -> None:
+        self._reader = env.reader
+        self._store = env.store
         self._deliverer = deliverer
-        self._roller = Roller(reader, writer)
-        self._rescheduler = Rescheduler(self._roller, clock)
-        self._kept = kept
-        self._save = save
-        self._clock = clock
-        self._handover = TimerHandover(self._store, timer_files, clock)
-        self._pending_max = pending_max
+        self._roller = Roller(env.reader, deliverer.writer)
+        self._rescheduler = Rescheduler(self._roller, env.clock)
+        self._kept = kept = env.tables.timer
+        self._save = env.tables.save_timer
+        self._clock = env.clock
+        self._handover = TimerHandover(env.store, env.tables.timer_files, env.clock)
+        self._pending_max = env.live.broker.timer_pending_max
         self.job: Final = Job(name="deliver-timed", interval_s=math.inf, step=self.step)
         self._timer = WakeupTimer(self.job.wake, "timed messages")
         self._wheel = TimerWheel()
@@ -120,7 +96,7 @@ class TimedMessages:
         self._cancellations = Cancellations()
         self._end = PhysicalOffset(0)
         """Offset up to which the log must be on the disk for deliveries to survive."""
-        self._kept_at_ms = clock.monotonic_ms()
+        self._kept_at_ms = env.clock.monotonic_ms()
         self.lateness = DeliveryDelay()
         self.cancelled = 0
         self.rolled = 0

@@ -30,7 +30,7 @@ from ternmq_broker.transactions.transitions import Transitions
 from ternmq_model.arrays import Ints
 from ternmq_model.errors import RefusedError, TernError, refusal
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
-from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import TopicConfig
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -67,18 +67,13 @@ class Transactions:
         *,
         rules: Callable[[], RoutingRules],
     ) -> None:
-        live, clock = env.live, env.clock
-        config = live.broker
-        self._live = live
-        self._store = store = env.store
-        self._tables = env.tables
-        self._clock = clock
-        self._topics_changed = env.registrar.changed
+        config, store, clock = env.live.broker, env.store, env.clock
+        self._env = env
         self.table = table = TransactionTable()
         self._ready = asyncio.Event()
         self._is_failing = False
         self._recovered_end = store.max_physical
-        self._policy = _check_policy(config, file_reserved_hours=live.store.file_reserved_hours)
+        self._policy = _check_policy(config, file_reserved_hours=env.live.store.file_reserved_hours)
         self._halves = halves = HalfReader(env.reader, ack_policy)
         self._transitions = Transitions(
             table, writer, clock, op_bytes_max=config.transaction_op_bytes
@@ -100,13 +95,13 @@ class Transactions:
             admission=env.admission,
             rules=rules,
         )
-        batches = OpenBatches(table=table, halves=halves, clock=clock, ender=ender)
+        batches = OpenBatches(ender, clock)
         self.service = TransactionService(ender, batches, clock)
         store.cleaner.holders.append(self.needed_from)
 
     def jobs(self) -> Sequence[Job]:
         """Return the jobs of check-back and of op messages."""
-        ops_s = self._live.broker.transaction_op_interval_ms / 1000
+        ops_s = self._env.live.broker.transaction_op_interval_ms / 1000
         return (
             Job(name="transactions", interval_s=_PAUSE_S, step=self.step),
             Job(name="transactions-ops", interval_s=ops_s, step=self.write_ops),
@@ -122,22 +117,11 @@ class Transactions:
 
     async def _recover(self) -> bool:
         """Fill the table from the log, if it can be read already; return whether that succeeded."""
-        store, offsets = self._store, self._tables.offsets
+        store = self._env.store
         if store.dispatched_offset < self._recovered_end and store.failure is None:
             return False
-        half = offsets.query(GROUP, HALF_TOPIC, 0)
-        # An op offset counts only beside the half offset with which it was stored.
-        op = None if half is None else offsets.query(GROUP, OP_TOPIC, 0)
         recovery = TransactionRecovery(
-            table=self.table,
-            halves=self._halves,
-            clock=self._clock,
-            policy=self._policy,
-            is_doubted=self._clock.is_doubted,
-            half_offset=half or QueueOffset(0),
-            op_offset=op or QueueOffset(0),
-            scan_offset=self._tables.scan_offset.offset,
-            end=self._recovered_end,
+            self._env, self.table, self._halves, self._policy, self._recovered_end
         )
         try:
             await recovery.run()
@@ -146,7 +130,7 @@ class Transactions:
                 self._is_failing = True
                 logger.error("states of transactions cannot be read yet error=%s", error)
             return False
-        self.table.work_known_from_ms = self._clock.monotonic_ms()
+        self.table.work_known_from_ms = self._env.clock.monotonic_ms()
         self._ready.set()
         return True
 
@@ -159,15 +143,15 @@ class Transactions:
         return False
 
     def _keep(self) -> None:
-        offsets, table = self._tables.offsets, self.table
-        flushed, now_ms = self._store.flushed_offset, self._clock.wall_ms()
+        offsets, table = self._env.tables.offsets, self.table
+        flushed, now_ms = self._env.store.flushed_offset, self._env.clock.wall_ms()
         half = table.half_offset(flushed)
         if half > 0:
             for topic, offset in ((HALF_TOPIC, half), (OP_TOPIC, table.op_offset(half))):
                 version = offsets.versions.get(GROUP, topic, 0)
                 offsets.commit(GROUP, topic, 0, offset, version, now_ms=now_ms)
         if len(table) or table.unwritten_bytes:
-            self._tables.scan_offset.offset = table.scan_offset(flushed)
+            self._env.tables.scan_offset.offset = table.scan_offset(flushed)
 
     async def settle(self) -> None:
         """Write the last op message: after this nobody ends transactions any more."""
@@ -187,7 +171,7 @@ class Transactions:
             queue_offsets: Their offsets in the half queue, ascending.
             staged_ms: Staging time of each; `STAGED_OWN` = the broker's, `NOT_STAGED`.
         """
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self._env.clock.monotonic_ms()
         for own_ms in np.unique(staged_ms).tolist():
             rows, is_staged = staged_ms == own_ms, own_ms != NOT_STAGED
             lasts_ms = self._policy.timeout_ms
@@ -205,13 +189,14 @@ class Transactions:
     def make_topics(self) -> None:
         """Create the topics of transactions that do not exist."""
         for topic in TOPICS:
-            if self._tables.topics.get(topic) is None:
-                self._tables.topics.put(TopicConfig(topic, 1, 1), now_ms=self._clock.wall_ms())
-                self._topics_changed()
+            if self._env.tables.topics.get(topic) is None:
+                config = TopicConfig(topic, 1, 1)
+                self._env.tables.topics.put(config, now_ms=self._env.clock.wall_ms())
+                self._env.registrar.changed()
 
     def refusal(self) -> RefusedError | None:
         """Return why no transaction may begin now; None when it may."""
-        settings = self._live.broker
+        settings = self._env.live.broker
         if not settings.transactions_accepted:
             return refusal(ResponseCode.NO_PERMISSION, "this broker accepts no transactions")
         if len(self.table) >= settings.transactions_open_max:

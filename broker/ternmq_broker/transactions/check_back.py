@@ -20,7 +20,6 @@ from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_broker.storage.yielding import RECORDS_AT_ONCE, yield_to_requests
 from ternmq_broker.transactions.check_policy import (
     CheckAction,
-    CheckDecision,
     CheckPolicy,
     decide_check,
     must_be_copied,
@@ -178,8 +177,21 @@ class TransactionChecker:
         age_ms = now_ms - entry.began_at_ms
         decision = decide_check(half, policy, has_producer=bool(there), age_ms=age_ms)
         if decision.action is CheckAction.ASK and not self._ask(half, record, there):
-            decision = CheckDecision(CheckAction.ALONE, min(policy.timeout_ms, policy.interval_ms))
-        self._plan(plan, decision.action, entry, half, record)
+            decision = policy.alone
+        match decision.action:
+            case CheckAction.ASK:
+                self.counts.asked += 1
+                plan.add(_COPIES, entry, half, copy_of(record, half, checks=half.checks + 1))
+            case CheckAction.PARK_AGE | CheckAction.PARK_CHECKS:
+                plan.add(_WHYS[decision.action], entry, half, parked_of(record, half))
+            case CheckAction.EXPIRE:
+                plan.expired.append((entry, half))
+                plan.bytes += len(record.body)
+            case CheckAction.WAIT | CheckAction.ALONE:
+                self.counts.alone += decision.action is CheckAction.ALONE
+                if self._must_move(entry):
+                    self.counts.moved += 1
+                    plan.add(_COPIES, entry, half, copy_of(record, half, checks=half.checks))
         entry.is_alone = decision.action is CheckAction.ALONE
         if decision.action is CheckAction.WAIT:
             entry.quiet_until_ms = now_ms + decision.after_ms
@@ -203,31 +215,8 @@ class TransactionChecker:
             return min(policy.interval_ms, entry.quiet_until_ms - now_ms)
         if entry.is_alone and not self._producers(entry.group, plan):
             self.counts.alone += 1
-            return min(policy.timeout_ms, policy.interval_ms)
+            return policy.alone.after_ms
         return None
-
-    def _plan(
-        self,
-        plan: _CheckPlan,
-        action: CheckAction,
-        entry: OpenTransaction,
-        half: HalfRecord,
-        record: InternalRecord,
-    ) -> None:
-        match action:
-            case CheckAction.ASK:
-                self.counts.asked += 1
-                plan.add(_COPIES, entry, half, copy_of(record, half, checks=half.checks + 1))
-            case CheckAction.PARK_AGE | CheckAction.PARK_CHECKS:
-                plan.add(_WHYS[action], entry, half, parked_of(record, half))
-            case CheckAction.EXPIRE:
-                plan.expired.append((entry, half))
-                plan.bytes += len(record.body)
-            case CheckAction.WAIT | CheckAction.ALONE:
-                self.counts.alone += action is CheckAction.ALONE
-                if self._must_move(entry):
-                    self.counts.moved += 1
-                    plan.add(_COPIES, entry, half, copy_of(record, half, checks=half.checks))
 
     def _must_move(self, entry: OpenTransaction) -> bool:
         return not entry.is_staged and must_be_copied(

@@ -12,26 +12,6 @@ from typing import NamedTuple
 from ternmq_broker.transactions.half_codec import HalfRecord
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CheckPolicy:
-    """Times and limits of the questions to producers."""
-
-    timeout_ms: int
-    """Age at which the first question is asked, unless the message has its own time."""
-
-    interval_ms: int
-    """Time between two questions."""
-
-    checks_max: int
-    """Number of questions without an answer before a transaction is parked."""
-
-    age_max_ms: int
-    """Age above which a half message is parked: the log does not keep it for much longer."""
-
-    span_max: int
-    """Number of younger half messages behind which a half message is copied to the end."""
-
-
 class CheckAction(Enum):
     """Fate of an open transaction at a check."""
 
@@ -61,6 +41,31 @@ class CheckDecision(NamedTuple):
     after_ms: int
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckPolicy:
+    """Times and limits of the questions to producers."""
+
+    timeout_ms: int
+    """Age at which the first question is asked, unless the message has its own time."""
+
+    interval_ms: int
+    """Time between two questions."""
+
+    checks_max: int
+    """Number of questions without an answer before a transaction is parked."""
+
+    age_max_ms: int
+    """Age above which a half message is parked: the log does not keep it for much longer."""
+
+    span_max: int
+    """Number of younger half messages behind which a half message is copied to the end."""
+
+    @property
+    def alone(self) -> CheckDecision:
+        """Decision about a transaction whose group has no producer here."""
+        return CheckDecision(CheckAction.ALONE, min(self.timeout_ms, self.interval_ms))
+
+
 def decide_check(
     half: HalfRecord, policy: CheckPolicy, *, has_producer: bool, age_ms: int
 ) -> CheckDecision:
@@ -85,7 +90,7 @@ def decide_check(
     if half.checks == 0 and wait_ms > 0:
         return CheckDecision(CheckAction.WAIT, wait_ms)
     if not has_producer:
-        return CheckDecision(CheckAction.ALONE, min(policy.timeout_ms, policy.interval_ms))
+        return policy.alone
     return CheckDecision(CheckAction.ASK, policy.interval_ms)
 
 

@@ -1,7 +1,6 @@
 """Reads of half messages, for their ends and for questions about them."""
 
 from dataclasses import dataclass
-from typing import Final
 
 from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.internal_record import InternalRecord, internal_record_of
@@ -12,8 +11,6 @@ from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import decode_properties
 from ternmq_model.record.format import Record, decode_record
-
-_TOPIC: Final = HALF_TOPIC.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ class HalfReader:
             record = decode_record(data)
         except CorruptRecord:
             return None
-        if record is None or record.topic != _TOPIC:
+        if record is None:
             return None
         properties = decode_properties(record.properties)
         half = read_half(record, place_of=self._offset_of, properties=properties)

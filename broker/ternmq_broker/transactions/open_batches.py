@@ -14,7 +14,6 @@ import numpy as np
 from ternmq_broker.storage.yielding import RECORDS_AT_ONCE, yield_to_requests
 from ternmq_broker.transactions.end_transaction import EndRequest, EndTransactionProcessor
 from ternmq_broker.transactions.half_codec import HalfRecord, TransactionIdentity
-from ternmq_broker.transactions.half_reader import HalfReader
 from ternmq_broker.transactions.table import OpenTimes, TransactionTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import CorruptRecord, RefusedError, refusal
@@ -48,7 +47,7 @@ class OpenRow(NamedTuple):
     times: OpenTimes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class OpenBatches:
     """Lists of open transactions, and roll-backs of staged ones, for operators. Owns nothing.
 
@@ -56,10 +55,13 @@ class OpenBatches:
     when its time is over.
     """
 
-    table: TransactionTable
-    halves: HalfReader
-    clock: Clock
     ender: EndTransactionProcessor
+    clock: Clock
+
+    @property
+    def table(self) -> TransactionTable:
+        """Table of open transactions."""
+        return self.ender.transitions.table
 
     async def list_open(
         self,
@@ -140,7 +142,7 @@ class OpenBatches:
         Raises:
             RefusedError: The broker starts or closes, or the disk failed.
         """
-        reader, begin = self.halves.reader, QueueOffset(0)
+        reader, begin = self.ender.halves.reader, QueueOffset(0)
         while True:
             await self.ender.check_ready()
             rows = list[OpenRow]()
@@ -181,7 +183,7 @@ class OpenBatches:
             record = decode_record(data)
         except CorruptRecord:
             return None
-        return None if record is None else self.halves.half_of(record)
+        return None if record is None else self.ender.halves.half_of(record)
 
 
 def matches(staged_for: str, named: str) -> bool:

@@ -14,18 +14,18 @@ Source: RocketMQ `TransactionalMessageServiceImpl.fillOpRemoveMap`; the third pa
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from ternmq_broker.environment import BrokerEnvironment
+from ternmq_broker.state.transaction_scan_offset import GROUP
 from ternmq_broker.storage.yielding import yield_to_threads
 from ternmq_broker.transactions.check_policy import CheckPolicy, next_check_ms, staged_ms
 from ternmq_broker.transactions.half_codec import OP_TAG, decode_ops
 from ternmq_broker.transactions.half_reader import HalfReader
 from ternmq_broker.transactions.staged_codec import StagedHalf, staged_halves
 from ternmq_broker.transactions.table import EndedTransaction, OpenTransaction, TransactionTable
-from ternmq_model.clock import Clock
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -42,36 +42,31 @@ _READ: Final = ReadLimits(1024, 1 << 20)
 _ENDS_AT_ONCE: Final = 256
 
 
-@dataclass(kw_only=True, eq=False)
 class TransactionRecovery:
     """Filling of the table after a start, from the log.
 
-    Attributes:
-        unreadable: Number of damaged records of the two topics, which were passed over.
+    Args:
+        env: Store and tables of the term.
+        table: Filled.
+        halves: Reads half messages.
+        policy: Policy of the checks.
+        end: End of the log when the broker started: later records are in the table already.
     """
 
-    table: TransactionTable
-    halves: HalfReader
-    clock: Clock
-    policy: CheckPolicy
-    is_doubted: bool
-    """The clock is in doubt: ages are not believed."""
-
-    half_offset: QueueOffset
-    """The group's offset in the half topic; 0 when it has none."""
-
-    op_offset: QueueOffset
-    """The group's offset in the op topic, stored beside `half_offset`."""
-
-    scan_offset: PhysicalOffset
-    """Log offset before which every message has its op message; 0 when not known."""
-
-    end: PhysicalOffset
-    """End of the log when the broker started: later records are in the table already."""
-
-    def __post_init__(self) -> None:
-        self.unreadable = 0
-        self._reader = self.halves.reader
+    def __init__(
+        self,
+        env: BrokerEnvironment,
+        table: TransactionTable,
+        halves: HalfReader,
+        policy: CheckPolicy,
+        end: PhysicalOffset,
+    ) -> None:
+        self._env = env
+        self._table = table
+        self._halves = halves
+        self._policy = policy
+        self._end = end
+        self._unreadable = 0
         self._ops: list[tuple[QueueOffset, QueueOffset]] = []
         self._found: dict[PhysicalOffset, OpenTransaction] = {}
         """Rows of the table. There may be a million: nothing else is kept of each."""
@@ -79,9 +74,10 @@ class TransactionRecovery:
         self._by_number: dict[QueueOffset, PhysicalOffset] = {}
         self._groups: dict[str, str] = {}
         self._ended: list[tuple[OpenTransaction, EndedTransaction, PhysicalOffset]] = []
-        self._now_ms = self.clock.monotonic_ms()
-        self._wall_ms = self.clock.wall_ms()
-        self._moves = self._reader.store.session.clock.moves
+        self._now_ms = env.clock.monotonic_ms()
+        self._wall_ms = env.clock.wall_ms()
+        self._is_doubted = env.clock.is_doubted
+        self._moves = env.store.session.clock.moves
 
     async def run(self) -> None:
         """Fill the table. Reads in bounded pieces; other work of the broker goes first.
@@ -92,8 +88,12 @@ class TransactionRecovery:
             RefusedError: The disk failed; another recovery may be tried.
             OSError: The disk failed; another recovery may be tried.
         """
-        half_end = await self._read(HALF_TOPIC, self.half_offset, self._take_halves)
-        op_end = await self._read(OP_TOPIC, self.op_offset, self._take_ops)
+        offsets = self._env.tables.offsets
+        half = offsets.query(GROUP, HALF_TOPIC, 0)
+        # An op offset counts only beside the half offset with which it was stored.
+        op = None if half is None else offsets.query(GROUP, OP_TOPIC, 0)
+        half_end = await self._read(HALF_TOPIC, half or QueueOffset(0), self._take_halves)
+        op_end = await self._read(OP_TOPIC, op or QueueOffset(0), self._take_ops)
         self._by_number.clear()
         if self._found:
             await self._scan()
@@ -103,13 +103,13 @@ class TransactionRecovery:
         self, topic: str, offset: QueueOffset, take: Callable[[ReadResult], None]
     ) -> QueueOffset:
         """Call `take` with all of a queue from `offset` on; return the end of the queue."""
-        begin, end = self._reader.store.queue_range(topic, 0)
+        begin, end = self._env.store.queue_range(topic, 0)
         at = max(offset, begin)
         while at < end:
             request = ReadRequest(topic=topic, queue_id=0, offset=at, hot=_READ, cold=_READ)
-            result = await self._reader.read(request)
+            result = await self._env.reader.read(request)
             take(result)
-            self.unreadable += result.skipped
+            self._unreadable += result.skipped
             at = result.next_offset if result.next_offset > at else QueueOffset(at + 1)
             await yield_to_threads()
         return end
@@ -123,13 +123,13 @@ class TransactionRecovery:
             if half is None:
                 if (record := self._record(data, start, size)) is not None:
                     self._take_half(record)
-            elif half.physical_offset < self.end:
+            elif half.physical_offset < self._end:
                 self._take_staged(half)
 
     def _take_staged(self, half: StagedHalf) -> None:
         offset = half.physical_offset
         age_ms = self._age_ms(half.stored_at_ms, offset, is_staged=True)
-        lasts_ms = staged_ms(half.immunity_ms, self.policy)
+        lasts_ms = staged_ms(half.immunity_ms, self._policy)
         self._found[offset] = OpenTransaction(
             offset,
             offset,
@@ -142,14 +142,14 @@ class TransactionRecovery:
         self._by_number[half.queue_offset] = offset
 
     def _take_half(self, record: Record) -> None:
-        half = self.halves.half_of(record)
+        half = self._halves.half_of(record)
         if half is None:
-            self.unreadable += 1
+            self._unreadable += 1
             return
         is_staged = bool(half.staged_for)
         age_ms = self._age_ms(half.began_at_ms, half.transaction, is_staged=is_staged)
         now_ms = self._wall_ms - moved_ms(self._moves, half.physical_offset)
-        after_ms = next_check_ms(half, self.policy, age_ms=age_ms, now_ms=now_ms)
+        after_ms = next_check_ms(half, self._policy, age_ms=age_ms, now_ms=now_ms)
         entry = OpenTransaction(
             half.transaction,
             half.physical_offset,
@@ -171,9 +171,9 @@ class TransactionRecovery:
     def _age_ms(self, began_at_ms: int, offset: PhysicalOffset, *, is_staged: bool) -> int:
         """Return the age of a transaction; in doubt at most that of its first question."""
         age_ms = max(0, self._wall_ms - began_at_ms - moved_ms(self._moves, offset))
-        if not self.is_doubted:
+        if not self._is_doubted:
             return age_ms
-        return 0 if is_staged else min(age_ms, self.policy.timeout_ms)
+        return 0 if is_staged else min(age_ms, self._policy.timeout_ms)
 
     def _take_ops(self, result: ReadResult) -> None:
         data, at = bytes(result.records), 0
@@ -197,24 +197,24 @@ class TransactionRecovery:
         except CorruptRecord:
             record = None
         if record is None:
-            self.unreadable += 1
+            self._unreadable += 1
             return None
-        return record if record.header.physical_offset < self.end else None
+        return record if record.header.physical_offset < self._end else None
 
     async def _scan(self) -> None:
         """Find transactions that ended and have no op message."""
-        store = self._reader.store
-        start = max(self.scan_offset, min(self._found))
-        if start >= self.end:
+        store = self._env.store
+        start = max(self._env.tables.scan_offset.offset, min(self._found))
+        if start >= self._end:
             return
         logger.info(
             "log read for ends of transactions open=%d from=%d to=%d",
             len(self._found),
             start,
-            self.end,
+            self._end,
         )
         search = store.searches.prepared(start, self._found, skipped_topic=HALF_TOPIC)
-        while await self._reader.blocking.run(search.step):
+        while await self._env.reader.blocking.run(search.step):
             continue
         for number, record in enumerate(search.found, 1):
             entry = self._found.pop(record.prepared_offset, None)
@@ -226,7 +226,7 @@ class TransactionRecovery:
 
     async def _end_of(self, entry: OpenTransaction, record: PreparedRecord) -> EndedTransaction:
         """Return the end of a transaction; without its half message, only that it ended."""
-        found = await self.halves.read(entry.physical_offset)
+        found = await self._halves.read(entry.physical_offset)
         half = None if found is None else found[0]
         message_id = "" if half is None else half.message_id
         if record.topic == CHECK_MAX_TOPIC:
@@ -253,7 +253,7 @@ class TransactionRecovery:
 
     def _fill(self, half_end: QueueOffset, op_end: QueueOffset) -> None:
         # In one go: requests must never see part of it.
-        table = self.table
+        table = self._table
         table.half_end = max(table.half_end, half_end)
         table.op_end = max(table.op_end, op_end)
         for highest, number in self._ops:
@@ -261,10 +261,10 @@ class TransactionRecovery:
         table.restore((*self._found.values(), *(entry for entry, _, _ in self._ended)))
         for entry, end, record_at in self._ended:
             table.end(entry, end, record_at=record_at)
-        if self._found or self._ended or self.unreadable:
+        if self._found or self._ended or self._unreadable:
             logger.info(
                 "transactions found open=%d ended_without_op=%d unreadable=%d",
                 len(self._found),
                 len(self._ended),
-                self.unreadable,
+                self._unreadable,
             )
