@@ -35,7 +35,8 @@ from benchmarks.store_alone import (
 from ternmq_model.message_batch import decode_records
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import parse_subscription
-from ternmq_store.columns.batches import build_batch
+from ternmq_store.columns.batches import build_rows
+from ternmq_store.columns.column_names import COLUMNS
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.scan.directory import StoreDirectory
@@ -87,9 +88,11 @@ def measure_kernel() -> Iterator[tuple[str, float]]:
     queue = MessageQueue(TOPIC, "b", 0)
 
     def batches(*columns: str) -> int:
-        chosen = {"columns": columns} if columns else {}
-        made = [build_batch(records, starts, lengths, broker_name="b", **chosen) for _ in range(10)]
-        return sum(batch.num_rows for batch in made)
+        chosen = columns or COLUMNS
+        made = [
+            build_rows(records, starts, lengths, broker_name="b", columns=chosen) for _ in range(10)
+        ]
+        return sum(built.batch.num_rows for built in made)
 
     def tuples() -> int:
         rows = [

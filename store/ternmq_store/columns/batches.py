@@ -93,35 +93,6 @@ def arrow_schema(columns: Sequence[str] = ()) -> "pa.Schema":
     return schema
 
 
-def build_batch(
-    view: bytes | memoryview,
-    starts: Ints,
-    sizes: Ints,
-    *,
-    broker_name: str,
-    columns: Sequence[str] = COLUMNS,
-) -> "pa.RecordBatch":
-    """Return records as one batch, however long their bodies become.
-
-    Args:
-        view: Holds the records, anywhere. Not kept.
-        starts: Positions of the records in it.
-        sizes: Lengths of the records.
-        broker_name: Name of the broker of the records.
-        columns: Names of the columns, in this order.
-
-    Raises:
-        CorruptRecord: One of them is damaged; `CorruptBody` when only its body cannot be unpacked.
-        MissingPackage: A body is compressed in a way that needs the extra `compression`.
-    """
-    built = build_rows(
-        view, starts, sizes, broker_name=broker_name, columns=columns, bytes_max=None
-    )
-    if built.damaged:
-        raise built.damaged[0].error
-    return built.batch
-
-
 def build_rows(
     view: bytes | memoryview,
     starts: Ints,
@@ -130,7 +101,7 @@ def build_rows(
     broker_name: str,
     columns: Sequence[str] = COLUMNS,
     expected: ExpectedRecords | None = None,
-    bytes_max: int | None = BATCH_BYTES_MAX,
+    bytes_max: int = BATCH_BYTES_MAX,
 ) -> BuiltRows:
     """Return records as a batch, and which of them are damaged.
 
@@ -141,7 +112,7 @@ def build_rows(
         broker_name: Name of the broker of the records.
         columns: Names of the columns, in this order.
         expected: Facts that the records must state. None = any.
-        bytes_max: The batch ends before records and unpacked bodies become more. None = never.
+        bytes_max: The batch ends before records and unpacked bodies become more.
 
     Raises:
         MissingPackage: A body is compressed in a way that needs the extra `compression`.

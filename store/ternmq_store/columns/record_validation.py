@@ -223,12 +223,12 @@ def _have_right_bodies(view: bytes | memoryview, layout: RecordLayout) -> NDArra
     return good
 
 
-def unpack_bodies(found: ValidRecords, bytes_max: int | None) -> UnpackedBodies:
+def unpack_bodies(found: ValidRecords, bytes_max: int) -> UnpackedBodies:
     """Unpack compressed bodies until records and bodies reach the limit together.
 
     Args:
         found: The records.
-        bytes_max: Limit of their bytes; the first record may be longer. None = no limit.
+        bytes_max: Limit of their bytes; the first record may be longer.
 
     Raises:
         MissingPackage: A body is compressed in a way that needs the extra `compression`.
@@ -252,7 +252,7 @@ def unpack_bodies(found: ValidRecords, bytes_max: int | None) -> UnpackedBodies:
             broken.append((row, CorruptBody(at, error.reason)))
             continue
         more += len(body)
-        if bytes_max is not None and row and more + int(sizes[row]) > bytes_max:
+        if row and more + int(sizes[row]) > bytes_max:
             return UnpackedBodies(unpacked, broken, row)
         unpacked.append((row, body))
     return UnpackedBodies(unpacked, broken, count)

@@ -146,17 +146,8 @@ class ConsumeQueue(AppendedFiles):
         return make_units(units["offset"], units["size"], addresses)
 
     def tag_codes(self, units: Units) -> TagCodes:
-        """Return the tag codes of units, from the units or the extension.
-
-        Source: RocketMQ `ConsumeQueue.getExt`, `ConsumeQueue.isExtAddr`.
-        """
-        codes, is_known = plain = plain_tag_codes(units)
-        if is_known is None or self.ext is None:
-            return plain
-        rows = np.flatnonzero(~is_known)
-        codes[rows], found = self.ext.tag_codes(codes[rows])
-        is_known[rows] = True if found is None else found
-        return TagCodes(codes, None if is_known.all() else is_known)
+        """Return the tag codes of units, from the units or the extension."""
+        return plain_tag_codes(units) if self.ext is None else self.ext.tag_codes(units)
 
     def _write(self, at: LogicOffset, data: Bytes) -> None:
         done = 0

@@ -8,7 +8,9 @@ Source: RocketMQ `ConsumeQueueExt`.
 """
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -88,18 +90,22 @@ def _codes_in(headers: NDArray[np.void]) -> tuple[Ints, NDArray[np.bool_]]:
     return headers["tag_code"].astype(np.int64), is_known
 
 
-class ExtSource(NamedTuple):
-    """Place of one queue's extension: plain values, good in any thread."""
+class ExtLookup(ABC):
+    """Look-up of extension units by their addresses, from maps or by plain reads."""
 
-    files: FileSystem
-    folder: Path
-    file_bytes: int
+    @abstractmethod
+    def _units(
+        self, codes: Ints, rows: Ints, kind: "np.dtype[np.void]"
+    ) -> Iterator[tuple[Ints, NDArray[np.void]]]:
+        """Yield rows whose addresses lie in one file, with what begins there, file by file."""
 
     def tag_codes(self, units: NDArray[np.void]) -> TagCodes:
-        """Return the tag codes of a consume queue's units by plain reads.
+        """Return the tag codes of a consume queue's units, from the units or the extension.
 
         Raises:
             OSError: The disk failed.
+
+        Source: RocketMQ `ConsumeQueue.getExt`, `ConsumeQueue.isExtAddr`.
         """
         codes, is_known = plain = plain_tag_codes(units)
         if is_known is None:
@@ -110,7 +116,7 @@ class ExtSource(NamedTuple):
         return TagCodes(codes, None if is_known.all() else is_known)
 
     def may_match(self, units: NDArray[np.void], test: BitMapFilter) -> NDArray[np.bool_]:
-        """Return for each unit of a consume queue whether a filter may match it, by plain reads.
+        """Return for each unit of a consume queue whether a filter may match it.
 
         Raises:
             OSError: The disk failed.
@@ -123,10 +129,18 @@ class ExtSource(NamedTuple):
                 matched[inside] = test.may_match(found)
         return matched
 
+
+@dataclass(frozen=True, slots=True)
+class ExtSource(ExtLookup):
+    """Place of one queue's extension: plain values, good in any thread."""
+
+    files: FileSystem
+    folder: Path
+    file_bytes: int
+
     def _units(
         self, codes: Ints, rows: Ints, kind: "np.dtype[np.void]"
     ) -> Iterator[tuple[Ints, NDArray[np.void]]]:
-        """Yield rows whose addresses lie in one file, with what begins there, file by file."""
         offsets = codes[rows] - FIRST_ADDRESS
         bases = offsets - offsets % self.file_bytes
         for base in np.unique(bases).tolist():
@@ -151,7 +165,7 @@ class ExtSource(NamedTuple):
         return found
 
 
-class ConsumeQueueExt(AppendedFiles):
+class ConsumeQueueExt(AppendedFiles, ExtLookup):
     """The units of one queue.
 
     Owned by its `ConsumeQueue`, on the store's thread.
@@ -222,29 +236,14 @@ class ConsumeQueueExt(AppendedFiles):
         file = self.files.at(offset)
         return find_ext_unit(file.view, offset - file.base)
 
-    def tag_codes(self, addresses: Ints) -> TagCodes:
-        """Return the tag codes of the units at `addresses`."""
-        codes, is_known = addresses.copy(), np.zeros(len(addresses), dtype=np.bool_)
-        offsets = addresses - FIRST_ADDRESS
-        for file in self.files.files:
-            inside = (offsets >= file.base) & (offsets <= file.end - EXT_UNIT_BYTES_LEAST)
-            rows = np.flatnonzero(inside)
-            if len(rows):
-                headers = units_in(file.view, offsets[rows] - file.base, EXT_HEADER)
-                codes[rows], is_known[rows] = _codes_in(headers)
-        return TagCodes(codes, None if is_known.all() else is_known)
-
-    def may_match(self, units: NDArray[np.void], test: BitMapFilter) -> NDArray[np.bool_]:
-        """Return for each unit of a consume queue whether a filter may match it."""
-        offsets, kind = units["tag_code"].astype(np.int64) - FIRST_ADDRESS, test.unit_type
-        matched = np.ones(len(units), dtype=np.bool_)
-        tells = is_address(units["tag_code"]) & (units["offset"] >= test.begin)
+    def _units(
+        self, codes: Ints, rows: Ints, kind: "np.dtype[np.void]"
+    ) -> Iterator[tuple[Ints, NDArray[np.void]]]:
+        offsets = codes[rows] - FIRST_ADDRESS
         for file in self.files.files:
             inside = (offsets >= file.base) & (offsets <= file.end - kind.itemsize)
-            rows = np.flatnonzero(inside & tells)
-            if len(rows):
-                matched[rows] = test.may_match(units_in(file.view, offsets[rows] - file.base, kind))
-        return matched
+            if inside.any():
+                yield rows[inside], units_in(file.view, offsets[inside] - file.base, kind)
 
     def cut_behind(self, address: int | None) -> None:
         """Cut the units behind the one at `address`, and wipe their bytes.

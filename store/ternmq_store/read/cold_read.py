@@ -29,8 +29,10 @@ from ternmq_model.record.format import (
 )
 from ternmq_model.record.scanner import Verify, scan_records
 from ternmq_store.disk.filesystem import File
+from ternmq_store.disk.layout import base_of, file_name
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.dispatch.dispatch_request import code_of
+from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.queues.consume_queue_ext import TagCodes
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest
 from ternmq_store.queues.units import UnitRepair, Units, first_units, make_units, unit_of
@@ -61,6 +63,7 @@ Seen = tuple[Ints, Units]
 """Numbers of messages in their queue, and the units that they must have."""
 
 _RECORDS_MAX: Final = 1 << 16
+_PLACES_MAX: Final = 1_000
 
 
 class BadRecord(NamedTuple):
@@ -76,6 +79,39 @@ class BadRecord(NamedTuple):
 
     is_there: bool
     """The message's record of that length did begin there; else the unit may be wrong."""
+
+
+class DanglingUnits:
+    """First thousand dangling units that readers met since the opening. Owned by `StoreReads`.
+
+    No end of damage is known there, so it is no damaged range; a wrong unit may be all.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[PhysicalOffset, BadRecord] = {}
+
+    def add(self, bad: BadRecord) -> None:
+        """Record a place."""
+        if len(self._places) < _PLACES_MAX:
+            self._places.setdefault(bad.start, bad)
+
+    def ranges(self, start: PhysicalOffset, file_bytes: int) -> Sequence[DamagedRange]:
+        """Return them in the order of the log, as their units have them, each with its file.
+
+        Args:
+            start: Where the log begins: what was before is gone.
+            file_bytes: Of one file of the log.
+        """
+        return [
+            DamagedRange(
+                bad.start,
+                PhysicalOffset(bad.start + bad.size),
+                f"commitlog/{file_name(base_of(bad.start, file_bytes))}:"
+                f" not the record that a unit tells of: {bad.reason}",
+            )
+            for bad in sorted(self._places.values(), key=lambda each: each.start)
+            if bad.start >= start
+        ]
 
 
 @dataclass(slots=True)

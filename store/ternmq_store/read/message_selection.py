@@ -4,7 +4,7 @@ Source: RocketMQ `DefaultMessageStore.getMessage`.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,18 +23,14 @@ from ternmq_model.record.format import (
 from ternmq_model.record.header_arrays import header_type, take_headers
 from ternmq_store.disk.layout import base_of
 from ternmq_store.log.quarantine import DamagedRanges
+from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queue_ext import TagCodes, plain_tag_codes
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadStatus
+from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import PADDING_SIZE, Units
 
 _NO_PLACE: Final = (1 << 63) - 1
 _NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)
-
-
-class _UnitOrder(Protocol):
-    """Units of a queue, read from the map or from the disk."""
-
-    def newest_before(self, end: QueueOffset, /) -> int: ...
 
 
 class _HeaderLayout(NamedTuple):
@@ -114,7 +110,11 @@ class Selection(NamedTuple):
         return self._replace(starts=self.starts[rows], sizes=self.sizes[rows], rows=known[rows])
 
     def without(
-        self, damaged: DamagedRanges, units: Units, queue: _UnitOrder, offset: QueueOffset
+        self,
+        damaged: DamagedRanges,
+        units: Units,
+        queue: ConsumeQueue | UnitFiles,
+        offset: QueueOffset,
     ) -> "tuple[Selection, Ints]":
         """Return the messages that are not lost, and which units the lost ones are.
 
@@ -134,7 +134,9 @@ class Selection(NamedTuple):
         return self.only(np.flatnonzero(~bad))._replace(wrong=wrong), rows[fits]
 
 
-def are_in_order(units: Units, queue: _UnitOrder, offset: QueueOffset) -> NDArray[np.bool_]:
+def are_in_order(
+    units: Units, queue: ConsumeQueue | UnitFiles, offset: QueueOffset
+) -> NDArray[np.bool_]:
     """Return for each unit whether it points behind the ones before it and before those behind it.
 
     Args:

@@ -25,8 +25,7 @@ from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult, ReadStatus
 from ternmq_store.queues.units import Unit, first_units
-from ternmq_store.read.cold_read import BadRecord, ColdRead
-from ternmq_store.read.dangling_units import DanglingUnits
+from ternmq_store.read.cold_read import BadRecord, ColdRead, DanglingUnits
 from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.message_selection import (
     Selection,

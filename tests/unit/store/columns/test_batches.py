@@ -1,6 +1,7 @@
 """Records as batches: their schema, their limits and what is refused."""
 
 import zlib
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from ternmq_store.columns.batches import BATCH_BYTES_MAX, arrow_schema, build_batch, build_rows
+from ternmq_store.columns.batches import BATCH_BYTES_MAX, arrow_schema, build_rows
 from ternmq_store.columns.column_names import COLUMNS
 from ternmq_store.columns.record_validation import ExpectedRecords
 
@@ -27,6 +28,16 @@ def laid_out(*records: bytes) -> tuple[bytes, Ints, Ints]:
     """Return records back to back, and where they are."""
     sizes = np.array([len(each) for each in records], dtype=np.int64)
     return b"".join(records), np.cumsum(sizes) - sizes, sizes
+
+
+def build_batch(
+    view: bytes, starts: Ints, sizes: Ints, *, columns: Sequence[str] = COLUMNS
+) -> pa.RecordBatch:
+    """Return records as one batch, however long their bodies become; raise the first damage."""
+    built = build_rows(view, starts, sizes, broker_name="a", columns=columns, bytes_max=1 << 62)
+    for _, error in built.damaged:
+        raise error
+    return built.batch
 
 
 def test_schema_equals_the_one_spark_asks_for() -> None:
@@ -62,16 +73,16 @@ def test_schema_equals_the_one_spark_asks_for() -> None:
 
 def test_columns_come_in_the_order_they_are_named() -> None:
     view, starts, sizes = laid_out(record())
-    batch = build_batch(view, starts, sizes, broker_name="a", columns=["tags", "queueId"])
+    batch = build_batch(view, starts, sizes, columns=["tags", "queueId"])
     assert batch.to_pylist() == [{"tags": None, "queueId": 0}]
     assert batch.schema.names == ["tags", "queueId"]
     with pytest.raises(UsageError, match="nobody"):
-        build_batch(view, starts, sizes, broker_name="a", columns=["nobody"])
+        build_batch(view, starts, sizes, columns=["nobody"])
 
 
 def test_empty_input_is_a_batch_without_rows() -> None:
     nothing = np.zeros(0, dtype=np.int64)
-    batch = build_batch(b"", nothing, nothing, broker_name="a")
+    batch = build_batch(b"", nothing, nothing)
     assert (batch.num_rows, batch.schema) == (0, arrow_schema())
 
 
@@ -88,7 +99,7 @@ def test_batch_ends_before_its_unpacked_bodies_become_too_much() -> None:
     assert max(batch.nbytes for batch in batches) <= BATCH_BYTES_MAX
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert rows == [row_of(decode_single(each, "a")) for each in records]
-    assert build_batch(view, starts, sizes, broker_name="a").num_rows == len(records)
+    assert build_batch(view, starts, sizes).num_rows == len(records)
 
 
 def test_broken_packed_body_damages_only_its_row() -> None:
@@ -98,8 +109,8 @@ def test_broken_packed_body_damages_only_its_row() -> None:
     ((row, error),) = built.damaged
     assert (row, type(error), built.rows.tolist()) == (1, CorruptBody, [0, 2])
     with pytest.raises(CorruptBody, match="zlib"):
-        build_batch(view, starts, sizes, broker_name="a")
-    assert build_batch(view, starts, sizes, broker_name="a", columns=["tags"]).num_rows == 3
+        build_batch(view, starts, sizes)
+    assert build_batch(view, starts, sizes, columns=["tags"]).num_rows == 3
 
 
 def test_record_at_another_place_than_it_claims_is_damaged() -> None:
@@ -115,4 +126,4 @@ def test_changed_body_is_damaged_whatever_columns_are_read() -> None:
     changed = view.replace(b"second", b"secood")
     for columns in (["body"], ["tags"]):
         with pytest.raises(CorruptRecord, match="checksum"):
-            build_batch(changed, starts, sizes, broker_name="a", columns=columns)
+            build_batch(changed, starts, sizes, columns=columns)

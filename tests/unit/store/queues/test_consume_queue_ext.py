@@ -50,14 +50,18 @@ def test_unit_has_rocketmqs_layout() -> None:
     assert ext.unit(FIRST + 1_000) is None
 
 
+def units_of(addresses: Ints) -> Units:
+    return make_units(addresses * 0, addresses * 0, addresses)
+
+
 def test_file_keeps_four_bytes_and_an_end_mark() -> None:
     files = MemoryFileSystem()
     ext = new_ext(files)
     addresses = ext.append(ints(*range(6)), ExtRows(ints(*[9] * 6), [b""] * 4 + [b"xy", b""]))
     assert (addresses - FIRST).tolist() == [0, 20, 40, 60, 100, 122]
     assert content(files, 0)[80:82] == b"\xff\xff"
-    assert ext.tag_codes(addresses[::-1]).codes.tolist() == [5, 4, 3, 2, 1, 0]
-    found = ext.tag_codes(ints(FIRST + 20, FIRST + 30, FIRST + 5_000))
+    assert ext.tag_codes(units_of(addresses[::-1])).codes.tolist() == [5, 4, 3, 2, 1, 0]
+    found = ext.tag_codes(units_of(ints(FIRST + 20, FIRST + 30, FIRST + 5_000)))
     assert found.codes[0] == 1
     assert found.is_known is not None
     assert found.is_known.tolist() == [True, False, False]
