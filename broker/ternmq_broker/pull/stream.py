@@ -276,9 +276,8 @@ class PullingStream:
             handle.in_row = False
             if handle.is_over or not handle.has_credit:
                 continue
-            if handle.checked is not self.rules.version and not self._check(handle, reply):
-                continue
-            if handle.follows_group and not self._follow_group(handle, reply):
+            is_checked = handle.checked is self.rules.version
+            if (handle.follows_group or not is_checked) and not self._check(handle, reply):
                 continue
             request = self._request(handle, free_bytes)
             result = self.reader.store.reads.plan_read(request)
@@ -314,8 +313,7 @@ class PullingStream:
             result = await self.reader.fetch(plan)
         except TernError as error:
             if not handle.is_over:
-                reply.pulled.append(_end(handle.number, error))
-                self._drop(handle)
+                self._end_handle(handle, error, reply)
             return
         finally:
             handle.is_reading = False
@@ -350,8 +348,7 @@ class PullingStream:
         code, next_offset = outcome = self.answers.outcome(request, result, is_chosen=is_chosen)
         if self.answers.is_masters(request, outcome):
             remark = f"the master tells where {handle.topic} queue {handle.queue_id} goes on"
-            reply.pulled.append(_end(handle.number, refusal(code, remark)))
-            self._drop(handle)
+            self._end_handle(handle, refusal(code, remark), reply)
             return code
         handle.next_offset, handle.is_chosen = next_offset, False
         count = len(result.record_sizes)
@@ -391,26 +388,27 @@ class PullingStream:
         return code
 
     def _check(self, handle: _QueueHandle, reply: messages.PullStreamReply) -> bool:
-        """Check after a change that a queue may be read; end the handle if not."""
+        """Check after a change that a queue may be read, by the group's present subscription.
+
+        The handle is ended if not.
+        """
         try:
-            self.rules.check_reader(self.group)
-            self.rules.check_queue(handle.topic, handle.queue_id)
+            if handle.checked is not self.rules.version:
+                self.rules.check_reader(self.group)
+                self.rules.check_queue(handle.topic, handle.queue_id)
+                handle.checked = self.rules.version
+            if handle.follows_group:
+                handle.subscription = self.rules.subscription(self.group, handle.topic, None)
         except TernError as error:
-            reply.pulled.append(_end(handle.number, error))
-            self._drop(handle)
+            self._end_handle(handle, error, reply)
             return False
-        handle.checked = self.rules.version
         return True
 
-    def _follow_group(self, handle: _QueueHandle, reply: messages.PullStreamReply) -> bool:
-        """Set the present subscription of the group; end the handle if there is none."""
-        try:
-            handle.subscription = self.rules.subscription(self.group, handle.topic, None)
-        except TernError as error:
-            reply.pulled.append(_end(handle.number, error))
-            self._drop(handle)
-            return False
-        return True
+    def _end_handle(
+        self, handle: _QueueHandle, error: TernError, reply: messages.PullStreamReply
+    ) -> None:
+        reply.pulled.append(_end(handle.number, error))
+        self._drop(handle)
 
 
 def _end(handle: int, error: TernError) -> messages.PulledRecords:
