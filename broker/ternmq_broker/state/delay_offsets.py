@@ -34,7 +34,7 @@ class DelayOffsets:
         self.search_from: PhysicalOffset | None = None
 
     def get(self, level: int) -> QueueOffset:
-        """Return the next offset to deliver at `level`; 0 when nothing was."""
+        """Return the next offset to deliver at `level`; 0 before the first delivery."""
         return self._offsets.get(level, QueueOffset(0))
 
     def put(self, level: int, offset: QueueOffset, *, now_ms: int) -> None:
@@ -58,24 +58,24 @@ class DelayOffsets:
         self.changes += 1
 
     def forget(self) -> None:
-        """Forget how far every level is: all that its queue still has counts as not delivered."""
+        """Remove the offsets of all levels: all messages in their queues count as undelivered."""
         self.changes += bool(self._offsets)
         self._offsets.clear()
         self.search_from = None
 
-    def take_over(self, told: Self) -> None:
-        """Become another table, version and all.
+    def take_over(self, other: Self) -> None:
+        """Replace the content by that of another table, including the version.
 
         Args:
-            told: That of the master; not to be used any more.
+            other: Table of the master, which must not be used afterwards.
         """
         mine = (self._version, self._offsets, self.search_from)
-        self.changes += mine != (told._version, told._offsets, told.search_from)
-        self._version, self._offsets, self._extras = told._version, told._offsets, told._extras
-        self.search_from = told.search_from
+        self.changes += mine != (other._version, other._offsets, other.search_from)
+        self._version, self._offsets, self._extras = other._version, other._offsets, other._extras
+        self.search_from = other.search_from
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the table as `delayOffset.json` keeps it."""
+        """Return the content of `delayOffset.json`."""
         table = {str(level): offset for level, offset in sorted(self._offsets.items())}
         version = version_to_dict(self._version)
         look = {} if self.search_from is None else {_LOOK_FROM: self.search_from}
@@ -83,10 +83,10 @@ class DelayOffsets:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any], now_ms: int) -> Self:
-        """Return the table that `delayOffset.json` keeps.
+        """Return the table in the content of `delayOffset.json`.
 
         Raises:
-            ValueError: Something in it has another shape. An unknown offset is never taken for 0.
+            ValueError: A member has another type. An unknown offset is never taken for 0.
         """
         table = cls(version_from_dict(value.get("dataVersion"), now_ms=now_ms))
         for level, offset in as_object(value.get("offsetTable", {}), "offsetTable").items():

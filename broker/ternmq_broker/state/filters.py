@@ -17,10 +17,10 @@ BLOOM: Final = BloomFilter()
 """With RocketMQ's defaults: 3 bits of 112 for a group."""
 
 DEAD_FILTER_MS: Final = 24 * 3_600_000
-"""Time for which an unused condition is kept."""
+"""Lifetime of an unused condition."""
 
 AHEAD_MAX_MS: Final = 24 * 3_600_000
-"""A version whose clock is further ahead of the broker's is not taken for the newest."""
+"""Limit by which the clock of a version may be ahead of the broker's."""
 
 _DEAD_BEFORE_LOAD_MS: Final = 30_000
 
@@ -45,16 +45,16 @@ class ConsumerFilter:
     client_version: int
     born_at_ms: int
     dead_at_ms: int
-    """Time at which the group stopped using it; 0 = it uses it."""
+    """Time at which the group stopped using the filter; 0 = the filter is in use."""
 
     bloom_bits: int = 0
-    """Length of the bit maps that `bloom_positions` point into; 0 = it has none."""
+    """Length of the bit maps that `bloom_positions` index; 0 = no bit maps."""
 
     bloom_positions: Sequence[int] = ()
-    """Bits that are set in the bit map of a message that the expression takes."""
+    """Bits that are set in the bit map of every message that matches the expression."""
 
     begin: PhysicalOffset = _NOWHERE
-    """Bit maps of messages that lie before it in the log tell nothing of it. A file keeps none."""
+    """Log offset from which bit maps of messages include this filter. Not stored in the file."""
 
 
 class FilterTable:
@@ -69,7 +69,7 @@ class FilterTable:
     def __init__(self) -> None:
         self._filters: dict[tuple[str, str], ConsumerFilter] = {}
         self._alive: dict[str, list[ConsumerFilter]] | None = {}
-        """By topic; None = to be found out."""
+        """Filters in use, by topic; None = not computed."""
         self._extras: dict[tuple[str, str], dict[str, Any]] = {}
         self._table_extras: dict[str, Any] = {}
         self.changes = 0
@@ -112,21 +112,20 @@ class FilterTable:
     ) -> None:
         """Store all conditions that a group uses now; its other filters become dead.
 
-        One that changes, or comes to life again, is born now: bit maps of messages that were stored
-        earlier tell nothing of it.
+        A changed or revived condition is born now: bit maps of earlier messages do not include it.
 
         Args:
-            group: Whose.
-            subscriptions: Of type SQL92, one for a topic; none = the group uses none.
-            now_ms: The time.
-            log_end: Behind every message.
+            group: Name of the group.
+            subscriptions: Subscriptions of type SQL92, at most one for a topic.
+            now_ms: Wall clock.
+            log_end: End of the log.
         """
         used: set[str] = set()
         for wanted in subscriptions:
             used.add(wanted.topic)
             known = self._filters.get((wanted.topic, group))
             if known is not None and wanted.version_ms < _newest(known, now_ms):
-                continue  # a newer one was told
+                continue  # a newer one is stored
             if known is not None and not known.dead_at_ms and _is_of(known, wanted):
                 self.put(replace(known, client_version=wanted.version_ms))
                 continue
@@ -149,17 +148,17 @@ class FilterTable:
                 self.put(replace(one, dead_at_ms=now_ms))
 
     def clean(self, *, now_ms: int) -> Sequence[ConsumerFilter]:
-        """Forget, and return, what has been dead for a day."""
+        """Remove and return the filters that have been dead for a day."""
         old = [one for one in self if one.dead_at_ms and now_ms - one.dead_at_ms >= DEAD_FILTER_MS]
         self._forget(old)
         return old
 
     def remove_topic(self, topic: str) -> None:
-        """Forget every group's filter of `topic`: it is deleted."""
+        """Remove the filters of all groups for a deleted topic."""
         self._forget([one for one in self if one.topic == topic])
 
     def remove_group(self, group: str) -> None:
-        """Forget every filter of `group`: it is deleted."""
+        """Remove all filters of a deleted group."""
         self._forget([one for one in self if one.group == group])
 
     def copy(self) -> Self:
@@ -169,18 +168,18 @@ class FilterTable:
         copied._table_extras, copied._alive = self._table_extras, None
         return copied
 
-    def take_over(self, told: Self, *, now_ms: int, log_end: PhysicalOffset) -> None:
+    def take_over(self, other: Self, *, now_ms: int, log_end: PhysicalOffset) -> None:
         """Copy the conditions of another table where they differ.
 
-        One that is new here is born now: nothing was asked about it when earlier messages became
-        readable here.
+        A new condition is born now: bit maps of messages that are already readable here do not
+        include it.
 
         Args:
-            told: That of the master.
-            now_ms: The time.
-            log_end: Behind every message that is here.
+            other: Table of the master.
+            now_ms: Wall clock.
+            log_end: End of the log here.
         """
-        for one in told:
+        for one in other:
             known = self._filters.get((one.topic, one.group))
             if known is not None and one.client_version < _newest(known, now_ms):
                 continue
@@ -190,7 +189,7 @@ class FilterTable:
             self.put(replace(one, born_at_ms=max(one.born_at_ms, now_ms), begin=log_end))
 
     def all_dead(self, *, now_ms: int) -> None:
-        """Take it that nobody uses any: the broker has just started. Who does will say so."""
+        """Mark all filters as dead after a start, until groups subscribe with them again."""
         for one in self:
             if not one.dead_at_ms:
                 dead_at_ms = max(one.born_at_ms, now_ms - _DEAD_BEFORE_LOAD_MS)
@@ -203,7 +202,7 @@ class FilterTable:
             self._changed()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the table as `consumerFilter.json` keeps it."""
+        """Return the content of `consumerFilter.json`."""
         topics: dict[str, dict[str, Any]] = {}
         for one in self:
             topic = topics.setdefault(one.topic, {"groupFilterData": {}, "topic": one.topic})
@@ -224,10 +223,10 @@ class FilterTable:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """Return the table that `consumerFilter.json` keeps.
+        """Return the table in the content of `consumerFilter.json`.
 
         Raises:
-            ValueError: Something in it has another shape.
+            ValueError: A member has another type.
         """
         table = cls()
         topics = as_object(value.get("filterDataByTopic", {}), "filterDataByTopic")
@@ -244,20 +243,20 @@ class FilterTable:
 
 
 def _newest(known: ConsumerFilter, now_ms: int) -> int:
-    """Return the version below which what is told gives way to `known`.
+    """Return the version below which a reported filter is older than `known`.
 
-    It is a client's wall clock. One that lies further ahead than clocks do would never give way to
-    any other.
+    A version is the wall clock of a client. A version too far ahead counts as 0: otherwise no later
+    filter could replace it.
     """
     is_made_up = known.client_version > now_ms + AHEAD_MAX_MS
     return 0 if is_made_up else known.client_version
 
 
-def _is_same(known: ConsumerFilter, told: ConsumerFilter) -> bool:
+def _is_same(known: ConsumerFilter, reported: ConsumerFilter) -> bool:
     """Return whether two filters have equal conditions, and are both used or both dead."""
-    other = replace(told, born_at_ms=known.born_at_ms, begin=known.begin)
+    other = replace(reported, born_at_ms=known.born_at_ms, begin=known.begin)
     other = replace(other, client_version=known.client_version)
-    is_alike = bool(known.dead_at_ms) == bool(told.dead_at_ms)
+    is_alike = bool(known.dead_at_ms) == bool(reported.dead_at_ms)
     return is_alike and replace(other, dead_at_ms=known.dead_at_ms) == known
 
 

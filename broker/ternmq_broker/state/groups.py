@@ -1,4 +1,4 @@
-"""The settings of consumer groups, which come into being on first use. Pure.
+"""The settings of consumer groups, which are created on first use. Pure.
 
 Source: RocketMQ `SubscriptionGroupManager`, `SubscriptionGroupConfig`.
 """
@@ -23,11 +23,11 @@ _DEFAULTS: Mapping[str, Any] = {
     "groupSysFlag": 0,
 }
 _FROM_MIN: Final = "ternmq.consume.from.min"
-"""Among a group's attributes, all of which RocketMQ keeps as text. Its own `consumeFromMinEnable`
-is true by default and does nothing."""
+"""Key among the attributes of a group. RocketMQ's own `consumeFromMinEnable` is true by default and
+has no effect."""
 
 GROUPS_MAX: Final = 65_536
-"""Limit of one broker: groups come into being on first use, whoever names them."""
+"""Limit of one broker, since any client creates groups by using them."""
 
 RETRY_QUEUES_MAX: Final = 64
 RETRIES_MAX: Final = 65_536
@@ -39,7 +39,7 @@ def check_settings(settings: GroupSettings) -> GroupSettings:
 
     Raises:
         IllegalName: The group's name is illegal.
-        InvalidParameter: A number cannot be; names it.
+        InvalidParameter: A number is out of bounds; names the number.
     """
     check_stored_group(settings.group)
     for name, value, most in (
@@ -57,12 +57,12 @@ def check_settings(settings: GroupSettings) -> GroupSettings:
 class GroupTable:
     """The settings of every group of one broker. Owned by the broker's loop.
 
-    What a file keeps beyond `GroupSettings` is written back unchanged.
+    Members of the file that `GroupSettings` lacks are written back unchanged.
 
     Attributes:
-        allows_dots: Groups whose names have dots may come into being.
-        odd: Entries of the file under names that no group can have here: RocketMQ checks none that
-            an operator gives. Nobody uses them, and they are written back unchanged.
+        allows_dots: True when new names of groups may contain dots.
+        odd: Entries of the file under illegal names, which RocketMQ accepts from operators. They
+            are unused, and are written back unchanged.
     """
 
     def __init__(self, version: DataVersion) -> None:
@@ -72,8 +72,8 @@ class GroupTable:
         self._groups: dict[str, GroupSettings] = {}
         self._extras: dict[str, dict[str, Any]] = {}
         self._table_extras: dict[str, Any] = {"forbiddenTable": {}}
-        self._told: frozenset[str] = frozenset()
-        """Groups as loaded, or as the master last told them: others came into being here."""
+        self._shared: frozenset[str] = frozenset()
+        """Groups of the loaded file or of the master; other groups were created here."""
 
     def __iter__(self) -> Iterator[GroupSettings]:
         """Yield every group, sorted by name."""
@@ -85,7 +85,7 @@ class GroupTable:
         return self._version
 
     def get(self, group: str) -> GroupSettings | None:
-        """Return the group's settings, or None when nobody used it yet."""
+        """Return the settings of a group; None before its first use."""
         return self._groups.get(group)
 
     def notifies_members(self, group: str) -> bool:
@@ -94,11 +94,11 @@ class GroupTable:
         return known is None or known.notify_members_changed
 
     def use(self, group: str, *, now_ms: int) -> GroupSettings:
-        """Return the group's settings; they come into being here.
+        """Return the settings of a group, created if they are missing.
 
         Raises:
             IllegalName: The name is illegal; nothing changes.
-            RefusedError: It is new, and there are as many as may be.
+            RefusedError: The group is new, and the table is full.
         """
         known = self._groups.get(group)
         if known is None:
@@ -109,10 +109,10 @@ class GroupTable:
         return known
 
     def put(self, settings: GroupSettings, *, now_ms: int) -> bool:
-        """Make a group, or change its settings; return whether it is new.
+        """Create a group or change its settings; return whether it is new.
 
         Raises:
-            TernError: As `check_settings`, or as `use` when it is new; nothing changes.
+            TernError: An error of `check_settings`, or of `use` for a new group; nothing changes.
         """
         check_settings(settings)
         known = self._groups.get(settings.group)
@@ -131,7 +131,7 @@ class GroupTable:
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
 
     def remove(self, group: str, *, now_ms: int) -> bool:
-        """Forget a group's settings; return whether there were any."""
+        """Remove the settings of a group; return whether there were any."""
         if self._groups.pop(group, None) is None:
             return False
         self._extras.pop(group, None)
@@ -142,28 +142,28 @@ class GroupTable:
         """Return the table as it is now, for another thread to read."""
         copied = type(self)(self._version)
         copied._groups, copied._extras = dict(self._groups), dict(self._extras)
-        copied._table_extras, copied._told = self._table_extras, self._told
+        copied._table_extras, copied._shared = self._table_extras, self._shared
         copied.odd = self.odd
         return copied
 
-    def take_over(self, told: Self) -> Sequence[str]:
-        """Become another table; return the groups that are no longer there.
+    def take_over(self, other: Self) -> Sequence[str]:
+        """Replace the content by that of another table; return the removed groups.
 
-        Groups that came into being here, which the other does not know yet, stay.
+        Groups that were created here stay, since the other table may not know them yet.
 
         Args:
-            told: That of the master; not to be used any more.
+            other: Table of the master, which must not be used afterwards.
         """
-        gone = [each for each in self._groups if each in self._told and each not in told._groups]
-        own = {each: self._groups[each] for each in self._groups if each not in self._told}
-        self._told = frozenset(told._groups)
-        self._groups = own | told._groups
-        self._version, self._extras = told._version, told._extras
-        self._table_extras, self.odd = told._table_extras, told.odd
+        gone = [each for each in self._groups if each in self._shared and each not in other._groups]
+        own = {each: self._groups[each] for each in self._groups if each not in self._shared}
+        self._shared = frozenset(other._groups)
+        self._groups = own | other._groups
+        self._version, self._extras = other._version, other._extras
+        self._table_extras, self.odd = other._table_extras, other.odd
         return gone
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the table as `subscriptionGroup.json` keeps it."""
+        """Return the content of `subscriptionGroup.json`."""
         table = {
             each.group: {
                 **_DEFAULTS,
@@ -187,7 +187,6 @@ class GroupTable:
         }
 
     def _attributes(self, settings: GroupSettings) -> dict[str, Any]:
-        """Return what RocketMQ keeps and does not look at, with our own among it."""
         attributes = dict(self._extras.get(settings.group, {}).get("attributes") or {})
         attributes.pop(_FROM_MIN, None)
         if settings.consume_from_min_enabled:
@@ -196,10 +195,10 @@ class GroupTable:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any], now_ms: int) -> Self:
-        """Return the table that `subscriptionGroup.json` keeps.
+        """Return the table in the content of `subscriptionGroup.json`.
 
         Raises:
-            ValueError: Something in it has another shape.
+            ValueError: A member has another type.
         """
         table = cls(version_from_dict(value.get("dataVersion"), now_ms=now_ms))
         known = ("dataVersion", "subscriptionGroupTable")
@@ -215,17 +214,11 @@ class GroupTable:
             fields = as_object(entry, name)
             table._groups[name] = _settings(name, fields)
             table._extras[name] = dict(fields)
-        table._told = frozenset(table._groups)
+        table._shared = frozenset(table._groups)
         return table
 
 
 def _settings(name: str, fields: Mapping[str, Any]) -> GroupSettings:
-    """Return the settings that a file keeps of a group.
-
-    Raises:
-        ValueError: One of them has another shape.
-    """
-
     def number(field: str, default: int) -> int:
         return as_int(fields.get(field, default), f"{field} of {name}")
 

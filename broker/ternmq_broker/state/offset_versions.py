@@ -1,6 +1,6 @@
-"""Versions of offsets, and the numbers that lock tokens may have: what keeps stale consumers out.
+"""Versions of offsets, and the bound of lock tokens: both keep stale consumers out.
 
-They lie in a file of their own, because `consumerOffset.json` is RocketMQ's.
+Their file is separate, because RocketMQ owns the format of `consumerOffset.json`.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from ternmq_model.json_checksum import as_object
 
 VERSION_MAX: Final = (1 << 62) - 1
 VERSION_STEP_MAX: Final = 10**9
-"""Most by which a version may exceed the one that is kept: a crash loses few, nobody so many."""
+"""Limit by which a version may exceed the stored one: a crash loses far fewer."""
 
 TOKENS_PER_MS: Final = 1 << 20
 _SEPARATOR: Final = "@"
@@ -21,13 +21,13 @@ _RESERVE: Final = 1 << 20
 class OffsetVersions:
     """Number of resets and seeks of each offset. Owned by the broker's loop.
 
-    A queue whose offset never was has version 0 and no entry. Names of topics and groups have no
-    `@`, so that the file's keys are never ambiguous.
+    A queue without an offset has version 0 and no entry. Names of topics and groups have no `@`, so
+    the keys of the file are never ambiguous.
 
     Attributes:
         changes: Number of changes; a save is due when it differs from the saved one.
-        tokens_end: No lock token is greater than this; kept so that tokens rise across restarts
-            even when the wall clock goes back.
+        tokens_end: Upper bound of all lock tokens, saved so that tokens rise across restarts even
+            when the wall clock goes back.
     """
 
     def __init__(self) -> None:
@@ -42,21 +42,21 @@ class OffsetVersions:
     def is_believed(self, group: str, topic: str, queue_id: int, version: int) -> bool:
         """Return whether resets and seeks can have led to a reported version.
 
-        One that is made up would shut out, for good, whoever commits under the one that is kept.
+        A made-up version would refuse all commits under the stored one for ever.
         """
         kept = self.get(group, topic, queue_id)
         return 0 <= version <= min(kept + VERSION_STEP_MAX, VERSION_MAX)
 
-    def next(self, group: str, topic: str, queue_id: int, told: int = 0) -> int:
+    def next(self, group: str, topic: str, queue_id: int, known: int = 0) -> int:
         """Return the version after one more reset or seek, at most the highest of the file format.
 
         Args:
             group: Name of the consumer group.
             topic: Topic of the queue.
             queue_id: Number of the queue.
-            told: Version that the consumer knows, which a crash may have lost here.
+            known: Version that the consumer knows, which a crash may have lost here.
         """
-        return min(max(told, self.get(group, topic, queue_id)) + 1, VERSION_MAX)
+        return min(max(known, self.get(group, topic, queue_id)) + 1, VERSION_MAX)
 
     def put(self, group: str, topic: str, queue_id: int, version: int) -> None:
         """Store a version, which the caller may know to be higher than the previous one."""
@@ -64,7 +64,7 @@ class OffsetVersions:
         self.changes += 1
 
     def remove_queue(self, group: str, topic: str, queue_id: int) -> None:
-        """Forget one version."""
+        """Remove one version."""
         queues = self._versions.get((topic, group), {})
         if queues.pop(queue_id, None) is not None:
             self.changes += 1
@@ -72,19 +72,19 @@ class OffsetVersions:
             self._versions.pop((topic, group), None)
 
     def remove_topic(self, topic: str) -> None:
-        """Forget the versions of every group in `topic`."""
+        """Remove the versions of every group in `topic`."""
         self._remove(lambda key: key[0] == topic)
 
     def remove_group(self, group: str) -> None:
-        """Forget the versions of `group` in every topic."""
+        """Remove the versions of `group` in every topic."""
         self._remove(lambda key: key[1] == group)
 
     def forget(self) -> None:
-        """Forget every version."""
+        """Remove every version."""
         self._remove(lambda _: True)
 
     def keep_topics(self, is_there: Callable[[str], bool]) -> None:
-        """Forget the versions of topics that are not there."""
+        """Remove the versions in missing topics."""
         self._remove(lambda key: not is_there(key[0]))
 
     def _remove(self, is_doomed: Callable[[tuple[str, str]], bool]) -> None:
@@ -93,7 +93,7 @@ class OffsetVersions:
             self.changes += 1
 
     def first_token(self, *, now_ms: int) -> int:
-        """Return the lowest token that a broker that starts now may give, and reserve the next.
+        """Return the lowest token for a broker that starts now, and reserve the next tokens.
 
         Args:
             now_ms: Wall clock.
@@ -115,7 +115,7 @@ class OffsetVersions:
             self.changes += 1
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the table as the file keeps it."""
+        """Return the content of the file."""
         versions = {
             topic + _SEPARATOR + group: {str(queue): kept for queue, kept in sorted(queues.items())}
             for (topic, group), queues in self._versions.items()
@@ -124,10 +124,10 @@ class OffsetVersions:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """Return the table that the file keeps.
+        """Return the table in the content of the file.
 
         Raises:
-            ValueError: Something in it has another shape. An unknown version is never taken for 0.
+            ValueError: A member has another type. An unknown version is never taken for 0.
         """
         table = cls()
         table.tokens_end = as_int(value.get("lockTokensEnd", 0), "lockTokensEnd")
@@ -142,6 +142,6 @@ class OffsetVersions:
                 number = as_int(version, f"version of {key} queue {queue_id}")
                 if int(queue_id) < 0 or not 0 <= number < 1 << 63:
                     raise ValueError(f"versions of {key!r}: queue {queue_id} has {number}")
-                # Older versions counted on from what somebody had made up.
+                # Older programs continued to count from made-up versions.
                 kept[int(queue_id)] = min(number, VERSION_MAX)
         return table

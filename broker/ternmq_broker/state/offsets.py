@@ -30,7 +30,7 @@ class VersionedOffset(NamedTuple):
     topic: str
     queue_id: int
     offset: QueueOffset | None
-    """None = there is none any more."""
+    """None = the offset was removed."""
 
     version: int
 
@@ -38,17 +38,16 @@ class VersionedOffset(NamedTuple):
 class OffsetTable:
     """The next offset to consume, by group, topic and queue. Owned by the broker's loop.
 
-    Offsets of one version only rise. Who sets one from outside, or seeks, raises its version; who
-    commits under an older one is refused. What a file keeps beyond the offsets is written back
-    unchanged.
+    Offsets of one version only rise. A reset or a seek raises the version; a commit under an older
+    version is refused. Other members of the file are written back unchanged.
 
     Attributes:
         changes: Number of changes; a save is due when it differs from the saved one.
-        versions: Those of the offsets; they have a file of their own.
-        odd: Entries of the file under names that no topic or group can have here. Nobody uses them,
-            and they are written back unchanged.
-        is_awaited: A slave lost its offsets and has not heard its master's: that a group has none
-            says nothing.
+        versions: Versions of the offsets, with a file of their own.
+        odd: Entries of the file under illegal names of topics or groups. They are unused, and are
+            written back unchanged.
+        is_awaited: True while a slave that lost its offsets waits for its master's: until then a
+            missing offset proves nothing.
     """
 
     def __init__(self, version: DataVersion, versions: OffsetVersions | None = None) -> None:
@@ -83,13 +82,13 @@ class OffsetTable:
             topic: Legal name of the topic.
             queue_id: Not negative.
             offset: The next to consume; not negative.
-            version: The one that the consumer was told. A higher one than is kept here was lost in
-                a crash, with the offset that it came with, so both are taken.
-            force: Set it whatever is kept, and raise the version.
+            version: Version that the consumer received. A crash lost a version above the stored
+                one, together with its offset, so both are stored.
+            force: Store the offset whatever is stored, and raise the version.
             now_ms: Wall clock.
 
         Returns:
-            Whether it is kept.
+            True when the offset is stored.
         """
         key = topic + _SEPARATOR + group
         queues = self._offsets.setdefault(key, {})
@@ -131,16 +130,16 @@ class OffsetTable:
             self._version = self._version.next(now_ms)
         return True
 
-    def merge(self, told: VersionedOffset) -> bool:
+    def merge(self, other: VersionedOffset) -> bool:
         """Copy an offset of another member of the broker's name if it is newer.
 
-        Of two offsets that of the higher version is newer, of one version the higher one. An offset
-        that is gone elsewhere goes here too, with its version.
+        The newer of two offsets has the higher version, or in one version is the higher offset. An
+        offset that the other member removed is removed here too, with its version.
 
         Returns:
-            Whether anything changed.
+            True when the table changed.
         """
-        group, topic, queue_id, offset, version = told
+        group, topic, queue_id, offset, version = other
         key = topic + _SEPARATOR + group
         queues = self._offsets.get(key, {})
         kept, version_kept = queues.get(queue_id), self.versions.get(group, topic, queue_id)
@@ -179,8 +178,8 @@ class OffsetTable:
     def clamp(self, group: str, topic: str, queue_id: int, end: QueueOffset) -> bool:
         """Set an offset beyond the end of its queue to that end; return whether it was beyond.
 
-        Its version rises: what will be stored in between is new, so neither a commit of before nor
-        what another member keeps may have the group pass it over.
+        The version rises: new messages will be stored behind that end, and neither an earlier
+        commit nor another member's offset may make the group skip them.
         """
         key = topic + _SEPARATOR + group
         kept = self._offsets.get(key, {}).get(queue_id)
@@ -195,15 +194,15 @@ class OffsetTable:
     def changed_since(
         self, number: int, *, most: int
     ) -> tuple[Sequence[tuple[VersionedOffset, bool]], int, bool]:
-        """Return which offsets changed since an earlier call, oldest change first.
+        """Return the offsets that changed since an earlier call, oldest change first.
 
         Args:
-            number: What that call told; 0 = since ever.
-            most: How many to tell.
+            number: Number that the earlier call returned; 0 = all changes.
+            most: Largest number of offsets to return.
 
         Returns:
-            The offsets, each with whether it was removed in between and perhaps made anew; what to
-            ask with the next time; whether there are more.
+            The offsets, each with True if it was removed in between, and perhaps recreated; the
+            number for the next call; True when more changes follow.
         """
         since = self._recent.since(number, most=most)
         found: list[tuple[VersionedOffset, bool]] = []
@@ -215,7 +214,7 @@ class OffsetTable:
         return found, since.number, since.more
 
     def version(self, group: str, topic: str, queue_id: int) -> int:
-        """Return how often the offset was set from outside or sought."""
+        """Return the version of an offset: the number of its resets and seeks."""
         return self.versions.get(group, topic, queue_id)
 
     def query(self, group: str, topic: str, queue_id: int) -> QueueOffset | None:
@@ -242,12 +241,12 @@ class OffsetTable:
         return {key.partition(_SEPARATOR)[2] for key, queues in self._offsets.items() if queues}
 
     def remove_topic(self, topic: str) -> None:
-        """Forget how far groups are in `topic`, and the versions."""
+        """Remove the offsets of all groups in `topic`, with their versions."""
         self.versions.remove_topic(topic)
         self._remove(lambda key: key.partition(_SEPARATOR)[0] == topic)
 
     def remove_group(self, group: str) -> None:
-        """Forget how far `group` is in every topic, and the versions."""
+        """Remove the offsets of `group` in all topics, with their versions."""
         self.versions.remove_group(group)
         self._remove(lambda key: key.partition(_SEPARATOR)[2] == group)
 
@@ -266,13 +265,13 @@ class OffsetTable:
     ) -> None:
         """Set offsets beyond the end of their queue to that end, as `clamp` does.
 
-        The log may have lost its end: what was there was consumed, and what takes its place was
-        not. One of a topic that was deleted and made again may be of messages before that: it goes
-        to 0, so that no new message is passed over. Offsets in topics that are gone are forgotten.
+        The log may have lost its end: the lost messages were consumed, and those that replace them
+        were not. An offset in a recreated topic may count deleted messages: it is set to 0, so that
+        no new message is skipped. Offsets in missing topics are removed.
 
         Args:
             end_of: Returns the end of a topic's queue; None when there is no such topic.
-            deleted: Topics that were deleted once, with records of before in the log.
+            deleted: Topics that were deleted once, while the log still has their old records.
         """
         for key, queues in list(self._offsets.items()):
             topic, _, group = key.partition(_SEPARATOR)
@@ -309,8 +308,8 @@ class OffsetTable:
     def cut_to(self, end_of: Callable[[str, int], QueueOffset]) -> None:
         """Set offsets beyond the end of their queue to that end, and forget all versions.
 
-        The log was cut to that of a new master, whose offsets win from now on: a version that rose
-        here while that one began would shut them out for ever.
+        The log was cut to that of a new master, and the master's offsets win from now on. A version
+        that rose here in the meantime would refuse them for ever.
 
         Args:
             end_of: Returns the end of a topic's queue.
@@ -326,7 +325,7 @@ class OffsetTable:
                     self._recent.note((key, queue_id))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the table as `consumerOffset.json` keeps it."""
+        """Return the content of `consumerOffset.json`."""
         table = {
             key: {str(queue_id): offset for queue_id, offset in sorted(queues.items())}
             for key, queues in self._offsets.items()
@@ -340,10 +339,10 @@ class OffsetTable:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any], now_ms: int) -> Self:
-        """Return the table that `consumerOffset.json` keeps.
+        """Return the table in the content of `consumerOffset.json`.
 
         Raises:
-            ValueError: Something in it has another shape. An unknown offset is never taken for 0.
+            ValueError: A member has another type. An unknown offset is never taken for 0.
         """
         table = cls(version_from_dict(value.get("dataVersion"), now_ms=now_ms))
         entries = as_object(value.get("offsetTable", {}), "offsetTable")
@@ -369,7 +368,7 @@ def _is_odd(key: str) -> bool:
     """Return whether an entry of the file names an illegal topic or group.
 
     Raises:
-        ValueError: It is of neither.
+        ValueError: The key is not `topic@group`.
     """
     topic, separator, group = key.partition(_SEPARATOR)
     if not (topic and separator and group):

@@ -169,7 +169,7 @@ def find_tables(
         now_ms: Wall clock, for tables that have no version yet.
     """
 
-    def find(table: TableFormat[T]) -> StoredTable[T]:
+    def find(table: TableFormat[Any]) -> StoredTable[Any]:
         was_there = table.name in noted
         return find_table(files, config_folder(root), table, was_there=was_there, now_ms=now_ms)
 

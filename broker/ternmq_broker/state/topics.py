@@ -33,21 +33,21 @@ from ternmq_protos.v1 import common_pb2 as common
 from ternmq_remoting.converters import topic_config_to_pb
 
 AUTO_CREATE_QUEUES = 4
-"""Queues of a topic that a send creates without saying how many."""
+"""Default number of queues of a topic that a send creates."""
 
 TOPICS_MAX: Final = 65_536
 REGISTERED_BYTES_MAX: Final = 4 << 20
-"""A NameServer takes no more topics of one broker, and no longer message that tells them."""
+"""Limit of NameServers on the bytes of topics in one registration."""
 
 DELETED_AT_ONCE_MAX: Final = 32
-"""Topics that are deleted without a pause: some 8 ms of the loop each, mostly its folders'."""
+"""Topics that are deleted without a pause; each takes about 8 ms of the loop for its folders."""
 
 
 class TopicCreationMark(NamedTuple):
-    """Creation of a topic at its broker name. Zeros: before that was noted, or by RocketMQ."""
+    """Creation of a topic at its broker name. Zeros = not recorded, or created by RocketMQ."""
 
     log_offset: PhysicalOffset
-    """End of the log then. A topic that was deleted and created again has a higher one."""
+    """End of the log at the creation; higher for a topic that was deleted and created again."""
 
     at_ms: int
 
@@ -55,14 +55,15 @@ class TopicCreationMark(NamedTuple):
 class TopicTable:
     """Every topic of one broker, with the table's version. Owned by the broker's loop.
 
-    What a file keeps beyond `TopicConfig` (attributes, filter type) is written back unchanged.
+    Members of the file that `TopicConfig` lacks (attributes, filter type) are written back
+    unchanged.
 
     Attributes:
-        allows_dots: Clients and operators may make topics whose names have dots.
-        odd: Entries of the file under names that no topic can have here. Nobody uses them, and they
-            are written back unchanged.
-        log_end: Returns where the log ends, which is noted of a topic that is created, but for the
-            broker's own. Nothing is noted when it is None.
+        allows_dots: True when new names of topics may contain dots.
+        odd: Entries of the file under illegal names. They are unused, and are written back
+            unchanged.
+        log_end: Returns the end of the log, which is recorded for a new topic unless it belongs to
+            the broker. None = creations are not recorded.
     """
 
     def __init__(self, version: DataVersion) -> None:
@@ -76,8 +77,8 @@ class TopicTable:
         self._registered: dict[str, common.TopicConfig] = {}
         self._registered_bytes = 0
         self._rows: dict[str, str] = {}
-        """The lines of topics that were saved and have not changed since: with ten thousand topics
-        making them anew took longer than the disk, each time one was created."""
+        """Saved lines of topics that have not changed since: with ten thousand topics, encoding all
+        of them took longer than the disk each time a topic was created."""
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -88,11 +89,11 @@ class TopicTable:
 
     @property
     def version(self) -> DataVersion:
-        """Raised with every change; NameServers compare it."""
+        """Version of the table, which rises with every change; NameServers compare versions."""
         return self._version
 
     def registered(self) -> Sequence[common.TopicConfig]:
-        """Return every topic as NameServers are told it, sorted by name. Nobody changes them."""
+        """Return every topic in the form of registrations, sorted by name. Read-only."""
         return [self._registered[name] for name in sorted(self._registered)]
 
     def get(self, topic: str) -> TopicConfig | None:
@@ -100,7 +101,7 @@ class TopicTable:
         return self._topics.get(topic)
 
     def created(self, topic: str) -> TopicCreationMark:
-        """Return when the topic was created. What no number of ours is counts as not noted."""
+        """Return the creation of a topic; zeros when its attributes have no valid numbers."""
         attributes = self._kept_attributes(topic)
         log_offset = at_ms = 0
         with suppress(ValueError):
@@ -110,13 +111,13 @@ class TopicTable:
         return TopicCreationMark(PhysicalOffset(log_offset), at_ms)
 
     def settle_created(self, deletions: Mapping[str, PhysicalOffset], *, now_ms: int) -> None:
-        """Raise what is noted of creations to what the log is known to have; never lower it.
+        """Raise the recorded creations of topics to those that the log proves.
 
-        A table may be older than its log, or have been written by a RocketMQ without attributes.
+        A table may be older than its log, or come from a RocketMQ without attributes.
 
         Args:
-            deletions: Of topics that were deleted, where the log ended then: a topic of that name
-                was created later, nobody knows when.
+            deletions: End of the log at the deletion of each topic: a topic of that name was
+                created later, at an unknown time.
             now_ms: Wall clock.
         """
         late = [
@@ -140,7 +141,7 @@ class TopicTable:
         """Check that a client or an operator may create a topic; an existing one may change.
 
         Raises:
-            IllegalName: It has a dot, and may not.
+            IllegalName: The new name has a forbidden dot.
         """
         if topic not in self._topics:
             check_new_name("topic", topic, allows_dots=self.allows_dots)
@@ -151,11 +152,11 @@ class TopicTable:
         Args:
             config: Configuration that the topic gets.
             now_ms: Wall clock.
-            is_found: It is in the log, and not created now.
+            is_found: The topic was found in the log, and is not created now.
 
         Raises:
-            IllegalName: Its name or a number of queues is illegal; nothing changes.
-            RefusedError: With it NameServers could not be told the topics; nothing changes.
+            IllegalName: The name or a number of queues is illegal; nothing changes.
+            RefusedError: The table would be too large to register; nothing changes.
         """
         check_topic_config(config)
         self._check_room(config)
@@ -163,7 +164,7 @@ class TopicTable:
 
     def _keep(self, config: TopicConfig, now_ms: int, *, is_found: bool = False) -> bool:
         known = self._topics.get(config.topic)
-        is_noted = not is_found and not is_system_topic(config.topic)  # nobody deletes those
+        is_noted = not is_found and not is_system_topic(config.topic)  # those are never deleted
         if known is None and self.log_end is not None and is_noted:
             self._note_created(config.topic, TopicCreationMark(self.log_end(), now_ms))
         if known != config:
@@ -172,15 +173,14 @@ class TopicTable:
         return known is None
 
     def _set(self, config: TopicConfig) -> None:
-        told = topic_config_to_pb(config)
-        self._registered_bytes += self._growth_bytes(told)
-        self._topics[config.topic], self._registered[config.topic] = config, told
+        row = topic_config_to_pb(config)
+        self._registered_bytes += self._growth_bytes(row)
+        self._topics[config.topic], self._registered[config.topic] = config, row
         self._rows.pop(config.topic, None)
 
-    def _growth_bytes(self, told: common.TopicConfig) -> int:
-        """Return how much longer a registration becomes with `told`."""
-        known = self._registered.get(told.topic)
-        return registered_bytes(told) - (0 if known is None else registered_bytes(known))
+    def _growth_bytes(self, row: common.TopicConfig) -> int:
+        known = self._registered.get(row.topic)
+        return registered_bytes(row) - (0 if known is None else registered_bytes(known))
 
     def _check_room(self, config: TopicConfig) -> None:
         if config.topic not in self._topics and len(self._topics) >= TOPICS_MAX:
@@ -198,7 +198,7 @@ class TopicTable:
         raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
 
     def remove(self, topic: str, *, now_ms: int) -> bool:
-        """Forget a topic; return whether there was one."""
+        """Remove a topic; return whether there was one."""
         if self._topics.pop(topic, None) is None:
             return False
         self._registered_bytes -= registered_bytes(self._registered.pop(topic))
@@ -210,17 +210,17 @@ class TopicTable:
     def create_for_send(
         self, topic: str, *, template: str, queues: int, now_ms: int
     ) -> TopicConfig | None:
-        """Create `topic` as a send may, and return it; None when it may not.
+        """Create a topic for a send, and return it; None when the template forbids that.
 
         Args:
             topic: A legal name that the table does not have.
-            template: Whose settings are copied; it must have the inherit permission.
+            template: Topic with the settings to copy; needs the inherit permission.
             queues: Number of queues that the sender asks for, at most the template's; 0 = 4.
             now_ms: Wall clock.
 
         Raises:
-            IllegalName: As `check_new`.
-            RefusedError: As for `put`.
+            IllegalName: `check_new` refuses the name.
+            RefusedError: The table would be too large to register.
 
         Source: RocketMQ `TopicConfigManager.createTopicInSendMessageMethod`.
         """
@@ -248,29 +248,32 @@ class TopicTable:
         copied._registered_bytes = self._registered_bytes
         return copied
 
-    def take_over(self, told: Self) -> Sequence[str]:
-        """Become another table, version and all; return the topics that are no longer there.
+    def take_over(self, other: Self) -> Sequence[str]:
+        """Replace the content by that of another table, including the version.
 
         Args:
-            told: That of the master; not to be used any more.
+            other: Table of the master, which must not be used afterwards.
+
+        Returns:
+            Names of the removed topics.
         """
-        gone = [name for name in self._topics if name not in told._topics]
-        self._rows = {name: row for name, row in self._rows.items() if self._is_same(name, told)}
-        self._version, self._registered_bytes = told._version, told._registered_bytes
-        self._topics, self._extras = told._topics, told._extras
-        self._registered = told._registered
-        self._table_extras, self.odd = told._table_extras, told.odd
+        gone = [name for name in self._topics if name not in other._topics]
+        self._rows = {name: row for name, row in self._rows.items() if self._is_same(name, other)}
+        self._version, self._registered_bytes = other._version, other._registered_bytes
+        self._topics, self._extras = other._topics, other._extras
+        self._registered = other._registered
+        self._table_extras, self.odd = other._table_extras, other.odd
         return gone
 
-    def _is_same(self, topic: str, told: Self) -> bool:
-        return self._topics[topic] == told._topics.get(topic) and (
-            self._extras.get(topic) == told._extras.get(topic)
+    def _is_same(self, topic: str, other: Self) -> bool:
+        return self._topics[topic] == other._topics.get(topic) and (
+            self._extras.get(topic) == other._extras.get(topic)
         )
 
     def set_template(self, *, queues: int, is_allowed: bool, now_ms: int) -> None:
-        """Make TBW102 as the settings want it: a template, or no longer one.
+        """Set whether TBW102 is a template for new topics.
 
-        It is kept also in a full table, which must not stop a broker from starting.
+        A full table stores the template, too: it must not stop a broker from starting.
         """
         known = self._topics.get(AUTO_CREATE_TOPIC)
         if is_allowed:
@@ -281,12 +284,12 @@ class TopicTable:
             self._keep(replace(known, permissions=READ_WRITE), now_ms)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the table as `topics.json` keeps it."""
+        """Return the content of `topics.json`."""
         rows = {config.topic: self._row(config) for config in self}
         return self._with_rows({**self.odd, **rows})
 
     def to_written(self) -> dict[str, Any]:
-        """Return the same, with its rows as they are written."""
+        """Return the content of `topics.json` with rows of JSON text; unchanged rows are cached."""
         for name in self._topics.keys() - self._rows.keys():
             self._rows[name] = write_row(name, self._row(self._topics[name]))
         odd = {name: write_row(name, entry) for name, entry in self.odd.items()}
@@ -313,7 +316,6 @@ class TopicTable:
         }
 
     def _attributes(self, config: TopicConfig) -> dict[str, Any]:
-        """Return what RocketMQ keeps and does not look at, with our own among it."""
         attributes = self._kept_attributes(config.topic)
         attributes.pop(_RETENTION, None)
         if config.retention_ms:
@@ -325,10 +327,10 @@ class TopicTable:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any], now_ms: int) -> Self:
-        """Return the table that `topics.json` keeps.
+        """Return the table in the content of `topics.json`.
 
         Raises:
-            ValueError: Something in it has another shape, or a number that cannot be.
+            ValueError: A member has another type, or a number is out of bounds.
         """
         table = cls(version_from_dict(value.get("dataVersion"), now_ms=now_ms))
         kept = ("dataVersion", "topicConfigTable")
@@ -359,26 +361,26 @@ class TopicTable:
         return table
 
 
-def registered_bytes(told: common.TopicConfig) -> int:
-    """Return how many bytes of a registration tell a topic."""
-    size = told.ByteSize()
+def registered_bytes(config: common.TopicConfig) -> int:
+    """Return the bytes that a topic takes in a registration."""
+    size = config.ByteSize()
     return size + (2 if size < 128 else 3)  # the field's number and the length come before it
 
 
 def _number(attributes: object, key: str, topic: str) -> int:
-    """Return the number that a topic's attributes have under a key of ours; 0 = none.
+    """Return the number under a key of the attributes of a topic; 0 = none.
 
     Raises:
-        ValueError: It is no number.
+        ValueError: The value is no number.
     """
-    told = as_object(attributes or {}, f"attributes of {topic}").get(key, "0")
-    is_whole = isinstance(told, str) and told.isascii() and told.isdigit()
-    if not is_whole or int(told) > OFFSET_MAX:
-        raise ValueError(f"{key} of {topic} is no whole number: {told!r}")
-    return int(told)
+    text = as_object(attributes or {}, f"attributes of {topic}").get(key, "0")
+    is_whole = isinstance(text, str) and text.isascii() and text.isdigit()
+    if not is_whole or int(text) > OFFSET_MAX:
+        raise ValueError(f"{key} of {topic} is no whole number: {text!r}")
+    return int(text)
 
 
-# Among a topic's attributes, all of which RocketMQ keeps as text.
+# Keys among the attributes of a topic, which RocketMQ stores as text.
 _RETENTION: Final = "ternmq.retention.ms"
 _CREATED_OFFSET: Final = "ternmq.created.log.offset"
 _CREATED_MS: Final = "ternmq.created.ms"
