@@ -20,7 +20,7 @@ PIECE_MESSAGES_MAX: Final = 64
 """Most messages of one hand-out whose messages are handled one by one: enough to pay for the change
 to a thread and back."""
 
-_LOCK_LOOK_S: Final = 0.2
+_LOCK_CHECK_S: Final = 0.2
 """Interval between checks for the confirmation of a queue's lock, s."""
 
 
@@ -167,7 +167,7 @@ class ConsumeDispatcher:
                 request.in_hand.take_again(request.handout)
                 return request
             if not request.is_dropped:
-                self._plan(request, _LOCK_LOOK_S)
+                self._plan(request, _LOCK_CHECK_S)
         while self._ready:
             assigned = self._ready.popleft()
             assigned.is_listed = False

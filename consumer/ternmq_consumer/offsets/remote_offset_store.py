@@ -16,6 +16,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.service_methods import COMMIT_OFFSETS, QUERY_OFFSET
+from ternmq_runtime.service import OwnedTasks
 
 logger = logging.getLogger(__name__)
 
@@ -206,7 +207,7 @@ class RemoteOffsetStore:
         else:
             self.update(queue, offset)
 
-    async def look_for_resets(self, broker_name: str) -> None:
+    async def query_resets(self, broker_name: str) -> None:
         """Apply resets from a time without a Session to the broker.
 
         A broker that does not answer is skipped: a refused commit shows the reset later.
@@ -217,13 +218,13 @@ class RemoteOffsetStore:
                 try:
                     told = await self.query(queue)
                 except TernError as error:
-                    logger.info("resets not looked for broker=%s error=%s", broker_name, error)
+                    logger.info("resets not queried broker=%s error=%s", broker_name, error)
                     return
                 version = self._queried_versions.pop(queue, 0)
                 if told is not None and self.reset(queue, told.offset, version):
                     self._on_reset(queue, told.offset)
 
-    def tell_again(self, broker_name: str) -> None:
+    def resend_offsets(self, broker_name: str) -> None:
         """Send all offsets to the broker with the next commit.
 
         The broker may have lost the last offsets by a power loss or a change of the master.
@@ -370,3 +371,29 @@ def _by_queue(
     broker_name: str, told: Iterable[groups.QueueOffset]
 ) -> dict[MessageQueue, groups.QueueOffset]:
     return {MessageQueue(each.topic, broker_name, each.queue_id): each for each in told}
+
+
+def resets_of(
+    group: str, reset: Callable[[MessageQueue, QueueOffset, int], None]
+) -> Callable[[groups.SessionReply, str], None]:
+    """Return a handler of `offsets_reset` that calls `reset` for each queue of `group`."""
+
+    def take(reply: groups.SessionReply, broker_name: str) -> None:
+        command = reply.offsets_reset
+        if command.group == group:
+            for each in command.offsets:
+                queue = MessageQueue(each.topic, broker_name, each.queue_id)
+                reset(queue, QueueOffset(each.offset), each.version)
+
+    return take
+
+
+def reset_queries(
+    tasks: OwnedTasks, offsets: RemoteOffsetStore
+) -> Callable[[groups.SessionReply, str], None]:
+    """Return a handler that queries a broker for resets when its Session is reopened."""
+
+    def query(_welcome: groups.SessionReply, broker_name: str) -> None:
+        tasks.spawn(offsets.query_resets(broker_name), f"query resets at {broker_name}")
+
+    return query

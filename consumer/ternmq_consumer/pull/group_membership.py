@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.config import PullConsumerConfig
-from ternmq_consumer.offsets.offset_resets import looks_for_resets
+from ternmq_consumer.offsets.remote_offset_store import reset_queries
 from ternmq_consumer.pull.pull_assignment import PullAssignment, PullContext, RebalanceCallbacks
 from ternmq_consumer.pull.pull_queues import PullQueues
 from ternmq_consumer.rebalance.allocation.strategy_names import strategy_of
@@ -64,7 +64,7 @@ class PullMembership(Lifecycle):
     async def _open(self, stack: AsyncExitStack) -> None:
         client = self._client
         client.routes.add_listener(lambda _topic: self._rebalancing.wake(), of_told=True)
-        client.sessions.on_command("welcome", looks_for_resets(client.tasks, self._context.offsets))
+        client.sessions.on_command("welcome", reset_queries(client.tasks, self._context.offsets))
         await stack.enter_async_context(JobRunner(self._rebalancing))
 
     @property

@@ -11,8 +11,7 @@ from ternmq_client.instance import ClientInstance
 from ternmq_client.reply_message import ReplyingClient
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_from_policy
-from ternmq_consumer.offsets.offset_resets import resets_of
-from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
+from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore, resets_of
 from ternmq_consumer.pull.fetched_queue import FetchedQueue
 from ternmq_consumer.pull.group_membership import PullMembership
 from ternmq_consumer.pull.pull_assignment import (
@@ -130,7 +129,7 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
             timeout_s=timeout_s,
             on_reset=self._go_on,
         )
-        client.on_reader_moved(lambda broker_name, _: offsets.tell_again(broker_name))
+        client.on_reader_moved(lambda broker_name, _: offsets.resend_offsets(broker_name))
         first = consume_from_policy(config.consume_from, config.consume_at_ms, client.env.clock)
         start_offsets = StartOffsets(client, offsets, first, timeout_s=timeout_s)
         self._opened = PullContext(links, offsets, start_offsets, self._seeks.settled)

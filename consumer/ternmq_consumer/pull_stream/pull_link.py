@@ -174,7 +174,7 @@ class PullLink:
         """
         now_ms = self._env.clock.monotonic_ms()
         for pulled_queue in self._queues:
-            silent_ms = now_ms - pulled_queue.heard_at_ms
+            silent_ms = now_ms - pulled_queue.answered_at_ms
             if (
                 pulled_queue.number
                 and pulled_queue.ledger.is_unused
@@ -277,7 +277,7 @@ class PullLink:
             for pulled in reply.pulled:
                 pulled_queue = self._by_number.get(pulled.handle)
                 if pulled_queue is not None:
-                    pulled_queue.heard_at_ms = now_ms
+                    pulled_queue.answered_at_ms = now_ms
                     self._receive(pulled_queue, pulled)
 
     async def _write(self, stream: PullStream) -> TernError | None:
@@ -381,7 +381,7 @@ class PullLink:
             pulled_queue.epoch = (
                 self._epoch
             )  # as the broker takes it now; its log may end earlier later
-        pulled_queue.heard_at_ms = self._env.clock.monotonic_ms()
+        pulled_queue.answered_at_ms = self._env.clock.monotonic_ms()
         credit = pulled_queue.ledger.opening()
         self.write(
             messages.PullStreamRequest(

@@ -111,7 +111,7 @@ class PulledQueue:
         """Number on the wire; 0 = the broker does not know the subscription."""
         self.is_open = True
         self.failures = 0
-        self.heard_at_ms = 0
+        self.answered_at_ms = 0
         self.retry: asyncio.TimerHandle | None = None
         self._link = link
 

@@ -42,8 +42,8 @@ from ternmq_runtime.blocking_pool import name_of
 from ternmq_runtime.service import OwnedTasks
 
 _ITERATED_MESSAGES_MAX: Final = 256
-_LOOK_S_MAX: Final = 60.0
-_LOOKS_PER_TIMEOUT: Final = 15
+_CHECK_INTERVAL_S_MAX: Final = 60.0
+_CHECKS_PER_TIMEOUT: Final = 15
 
 BROADCASTER: Final = "DEFAULT"
 """Second half of the client id of a broadcasting member. A restart finds its file by this id."""
@@ -187,7 +187,7 @@ def consume_service_of(
 
         def note(broker_name: str, count: int) -> None:
             counters.sent_back(count)
-            look_for_retries(client, group, broker_name)
+            update_retry_route(client, group, broker_name)
 
         copies = RetryCopies(
             InternalProducer(client),
@@ -225,7 +225,7 @@ def consume_service_of(
     )
 
 
-def look_for_retries(client: ClientInstance, group: str, broker_name: str) -> None:
+def update_retry_route(client: ClientInstance, group: str, broker_name: str) -> None:
     """Refresh the route of the group's retry topic if it does not name `broker_name`.
 
     The broker may have created the topic for a message that was sent back.
@@ -237,7 +237,7 @@ def look_for_retries(client: ClientInstance, group: str, broker_name: str) -> No
 
 def timeout_check_interval_s(config: PushConsumerConfig) -> float:
     """Return the interval between checks for listener calls that exceed the timeout, s."""
-    return min(_LOOK_S_MAX, config.consume_timeout_s / _LOOKS_PER_TIMEOUT)
+    return min(_CHECK_INTERVAL_S_MAX, config.consume_timeout_s / _CHECKS_PER_TIMEOUT)
 
 
 def _no_token(_queue: MessageQueue) -> int:

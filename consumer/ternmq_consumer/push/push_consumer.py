@@ -18,9 +18,8 @@ from ternmq_consumer.listener.consume_service import ConsumeService
 from ternmq_consumer.listener.consumer_statistics import ConsumeCounters, ConsumerStatistics
 from ternmq_consumer.listener.listener_call import BatchListener, Listener
 from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_from_policy
-from ternmq_consumer.offsets.offset_resets import looks_for_resets, resets_of
 from ternmq_consumer.offsets.offset_store import OffsetStore
-from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore
+from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore, reset_queries, resets_of
 from ternmq_consumer.process_queue.queue_locks import RENEW_INTERVAL_S, QueueLocks
 from ternmq_consumer.process_queue.running_info import RunningInfoReporter, facts_of
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
@@ -307,8 +306,8 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         config, client = self._config, self._client
         timeout_s = client.config.request_timeout_s
         if isinstance(offsets, RemoteOffsetStore):
-            client.on_reader_moved(lambda broker_name, _: offsets.tell_again(broker_name))
-            client.sessions.on_command("welcome", looks_for_resets(client.tasks, offsets))
+            client.on_reader_moved(lambda broker_name, _: offsets.resend_offsets(broker_name))
+            client.sessions.on_command("welcome", reset_queries(client.tasks, offsets))
         first = consume_from_policy(config.consume_from, config.consume_at_ms, client.env.clock)
         return PushAssignment(
             links,

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 RETRY_S: Final = 1.0
 """Pause before the next rebalance after a broker did not answer or a queue did not start, s."""
 
-WARNING_LOOKS: Final = 10
+WARNING_STEPS: Final = 10
 """Failed rebalances in a row before a warning. The trouble must also last for as many seconds,
 since each change causes a rebalance."""
 
@@ -361,8 +361,8 @@ class Rebalancer:
         now = self._troubles[topic] = before or _Trouble(now_ms)
         now.looks += 1
         is_late = (
-            now.looks >= WARNING_LOOKS
-            and now_ms - now.since_ms >= (WARNING_LOOKS - 1) * RETRY_S * 1000
+            now.looks >= WARNING_STEPS
+            and now_ms - now.since_ms >= (WARNING_STEPS - 1) * RETRY_S * 1000
         )
         is_warning = is_lasting or (is_late and not now.is_warned)
         if trouble != now.text or (is_warning and not now.is_warned):

@@ -90,7 +90,7 @@ class OffsetVersionSource(Protocol):
         """Return the versions of queues whose brokers have every seek. Others are missing."""
         ...
 
-    def tell_again(self, broker_name: str) -> None:
+    def resend_offsets(self, broker_name: str) -> None:
         """Send offsets and versions to the broker again."""
         ...
 
@@ -190,7 +190,7 @@ class SendBackOutbox:
         )
         codes = await self._ask(broker_name, request)
         if ResponseCode.PULL_OFFSET_MOVED in codes:
-            self._offsets.tell_again(broker_name)  # it has lost a version
+            self._offsets.resend_offsets(broker_name)  # it has lost a version
         for number, (batch, index) in enumerate(going):
             if codes[number] == ResponseCode.QUERY_NOT_FOUND and self._send_copy is not None:
                 is_there = await self._send_copy(batch.messages[index], batch.levels[index])

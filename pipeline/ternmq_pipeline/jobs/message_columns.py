@@ -6,7 +6,7 @@ from typing import Final
 from ternmq_client.admin.redrive import ORIGIN_TOPICS
 from ternmq_model import properties as names
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.sink.reserved_properties import NOT_COPIED
+from ternmq_pipeline.sink.identity import NOT_COPIED
 
 _BODIES: Final = ("binary", "string")
 _KEYS: Final = ("array<string>", "string")

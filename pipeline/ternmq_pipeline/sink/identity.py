@@ -1,4 +1,4 @@
-"""Identity of a message: its row, partition and batch. Pure.
+"""Identity of a message: its row, partition and batch; and the reserved properties. Pure.
 
 A batch that Spark repeats is delivered again. Consumers recognise repeated messages by these
 properties, which every message of the sink has.
@@ -7,6 +7,7 @@ properties, which every message of the sink has.
 from dataclasses import dataclass
 from typing import Final
 
+from ternmq_model import properties
 from ternmq_model.errors import UsageError
 
 QUERY: Final = "SPARK_QUERY"
@@ -24,6 +25,19 @@ ATTEMPT: Final = "SPARK_ATTEMPT"
 it."""
 
 NAMES: Final = frozenset({QUERY, BATCH, PARTITION, ATTEMPT, ROW})
+
+RESERVED_PROPERTIES: Final[frozenset[str]] = (
+    properties.RESERVED | NAMES | {properties.CHECK_IMMUNITY_S, properties.SHARDING_KEY}
+)
+"""Names of properties that columns, clients, brokers or the sink set."""
+
+NOT_COPIED: Final[frozenset[str]] = RESERVED_PROPERTIES | {
+    properties.TRANSACTION_ID,
+    properties.DLQ_ORIGIN_TOPIC,
+    properties.DLQ_ORIGIN_MESSAGE_ID,
+}
+"""Names of properties that belong to one sending of a message, so a copy omits them. Columns of
+their own carry tags, keys and the sharding key."""
 
 
 @dataclass(frozen=True, slots=True)

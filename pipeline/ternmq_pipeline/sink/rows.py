@@ -23,8 +23,7 @@ from ternmq_model.record.format import PROPERTIES_BYTES_MAX
 from ternmq_pipeline.options.sink_options import written_topic
 from ternmq_pipeline.sink import columns, identity
 from ternmq_pipeline.sink.columns import ColumnLayout
-from ternmq_pipeline.sink.identity import PartitionAttempt
-from ternmq_pipeline.sink.reserved_properties import NOT_COPIED, RESERVED_PROPERTIES
+from ternmq_pipeline.sink.identity import NOT_COPIED, RESERVED_PROPERTIES, PartitionAttempt
 from ternmq_pipeline.strict_json import shown
 
 _US_IN_MS: Final = 1000

@@ -67,7 +67,7 @@ class Broker:
     async def versions(self, queues: Iterable[MessageQueue]) -> Mapping[MessageQueue, int]:
         return dict.fromkeys(queues, 7) if self.knows_seeks else {}
 
-    def tell_again(self, broker_name: str) -> None:
+    def resend_offsets(self, broker_name: str) -> None:
         assert broker_name == QUEUE.broker_name
         self.told_again += 1
 

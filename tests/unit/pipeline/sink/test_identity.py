@@ -2,8 +2,15 @@
 
 import pytest
 
+from ternmq_client.admin.redrive import SPENT
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.sink.identity import BatchIdentity, PartitionAttempt
+from ternmq_model.properties import BROKERS_OWN
+from ternmq_pipeline.sink.identity import (
+    NOT_COPIED,
+    RESERVED_PROPERTIES,
+    BatchIdentity,
+    PartitionAttempt,
+)
 
 
 def test_batch_is_staged_under_its_query_and_number() -> None:
@@ -27,3 +34,20 @@ def test_part_records_where_its_rows_come_from() -> None:
 def test_ambiguous_identity_is_refused(query: str, batch: int) -> None:
     with pytest.raises(UsageError):
         BatchIdentity(query, batch)
+
+
+def test_properties_of_the_first_sending_are_reserved() -> None:
+    assert {
+        "UNIQ_KEY",
+        "TRAN_MSG",
+        "__SHARDINGKEY",
+        "SPARK_ROW",
+        "DELAY",
+        "TAGS",
+    } <= RESERVED_PROPERTIES
+    assert {"__transactionId__", "RECONSUME_TIME", "CHECK_IMMUNITY_TIME_IN_SECONDS"} <= NOT_COPIED
+
+
+def test_properties_of_a_dead_letter_are_reserved() -> None:
+    assert SPENT <= NOT_COPIED
+    assert BROKERS_OWN <= NOT_COPIED
