@@ -1,1 +1,1 @@
-"""Jobs of `ternmq pipeline`: archive, replay, redrive and report, and the pieces they share."""
+"""Jobs of `ternmq pipeline`: archive, replay, redrive and report, and their shared parts."""

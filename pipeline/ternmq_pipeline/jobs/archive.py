@@ -1,11 +1,11 @@
-"""Topics into Parquet, each message exactly once, in a folder parted by topic and date.
+"""Archive of topics in Parquet: each message exactly once, in folders by topic and date.
 
     done = archive(["orders"], "/lake/orders", nameserver="127.0.0.1:9876")
     print(done.rows, done.files)
 
-The archive is what Spark's log in the folder says, `_spark_metadata`: Spark reads just those files
-(`spark.read.parquet`), and so does whoever asks `archived_files`. Others may be there as well, left
-over from a run that was killed.
+Only files in Spark's log of the folder, `_spark_metadata`, belong to the archive. Spark reads only
+these files (`spark.read.parquet`), and `archived_files` lists them. Other files may be left over
+from a killed run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,39 +32,39 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 CHECKPOINT: Final = "_checkpoint"
-"""Default folder of an archive's checkpoint, below its own."""
+"""Default folder of the checkpoint, inside the archive."""
 
 BATCH_ROWS: Final = 1_000_000
-"""The most messages of one micro-batch: a run that is killed loses the work on no more."""
+"""Most messages of a micro-batch: a killed run loses the work of one micro-batch."""
 
 FILE_BYTES: Final = 128 << 20
-"""Default target size of a file: many readers want 100 MB or more."""
+"""Default target size of a file: many readers work best with 100 MB or more."""
 
 FILE_BYTES_MAX: Final = 1 << 40
 
 FILE_ROWS: Final = 500_000
-"""Most messages of a file: `replay` sends a file in one batch, and brokers hold 1,000,000 half
-messages by default."""
+"""Most messages of a file: `replay` sends a file in one batch, and a broker holds at most 1,000,000
+half messages by default."""
 
 PIECE_ROWS: Final = 50_000
-"""Most messages of one task that reads. All that a task has read of a day lies in one file, so long
-queues are cut, or a file would be as large as what a queue has in a micro-batch."""
+"""Most messages of a reading task. A task writes its messages of a day to one file, so long queues
+are cut: else a file would be as large as a queue's part of a micro-batch."""
 
 PIECE_BYTES_MIN: Final = 4 << 20
-"""Least bytes of one task that reads large messages; else it reads about half a file."""
+"""Least bytes of a task that reads large messages. Other tasks read about half a file."""
 
 DATE: Final = "date_from_unix_date(cast(unix_micros(storeTimestamp) div 86400000000 as int))"
-"""The day of a row in UTC, whatever the session's time zone is: Spark's expression."""
+"""Spark's expression for the day of a row in UTC, independent of the session's time zone."""
 
 
 def piece_rows(file_bytes: int, message_bytes: int, batch_rows: int) -> int:
-    """Return the most messages of one task that reads.
+    """Return the most messages of a reading task.
 
     Args:
-        file_bytes: The size that files are to have.
-        message_bytes: Of a record on average; 0 = not known.
-        batch_rows: The most messages of a micro-batch, which has no more tasks than may be. Half of
-            them are left for the last pieces of queues.
+        file_bytes: Target size of a file, bytes.
+        message_bytes: Mean length of a record, bytes; 0 = unknown.
+        batch_rows: Most messages of a micro-batch. It bounds the number of tasks: half of the
+            allowed tasks are reserved for the last pieces of queues.
     """
     piece_bytes = max(file_bytes // 2, PIECE_BYTES_MIN)
     least = -(-batch_rows // (PARTITIONS_MAX // 2))
@@ -76,19 +76,19 @@ class Archived:
     """Messages and files that one run has added to an archive."""
 
     folder: str
-    """The archive."""
+    """Location of the archive."""
 
     rows: int
-    """Messages that were added."""
+    """Number of added messages."""
 
     batches: int
-    """Micro-batches that were written."""
+    """Number of written micro-batches."""
 
     files: int
-    """Files that were added."""
+    """Number of added files."""
 
     bytes: int
-    """Size of the added files."""
+    """Size of the added files, bytes."""
 
     topics: tuple[str, ...]
     """Topics of the added messages, sorted."""
@@ -118,25 +118,25 @@ def archive(
     spark: "SparkSession | None" = None,
     clock: Clock | None = None,
 ) -> Archived:
-    """Add to an archive what its topics have got since the last run.
+    """Add to an archive the messages of its topics since the last run.
 
-    Each run goes on where the one before was committed, whatever ended that: every message is in
-    the archive once. Ctrl-C or SIGTERM end a run, the micro-batch under way is done anew then.
+    Each run continues at the last commit of the run before, so every message is in the archive
+    exactly once. Ctrl-C or SIGTERM end a run; the next run repeats the interrupted micro-batch.
 
     Args:
-        topics: Names; empty with `pattern`.
-        folder: A path or a URI that Spark can write to. A new or empty folder, or this archive.
+        topics: Names of topics; empty with `pattern`.
+        folder: Path or URI that Spark can write to: a new or empty folder, or this archive.
         nameserver: `HOST:PORT`; several separated by commas.
-        pattern: A regular expression that whole names of topics match, new ones in mid-run too.
-        start: Where the first run begins: `earliest`, `latest` or Unix milliseconds.
-        interval_s: Go on until somebody ends it, with a micro-batch so often; 0 = one after the
-            other. None = end when all is archived that is there now.
-        batch_rows: The most messages of a micro-batch.
-        file_bytes: What a micro-batch has of a topic and a day goes into one file, or into files of
-            about so many bytes, estimated before Parquet has encoded them. 1 to 1 TiB. No file has
-            more than 500,000 messages, which `replay` can send at once. Files are larger where
-            a topic has much larger messages than the others.
-        checkpoint: Where progress is kept; `_checkpoint` in the folder when empty.
+        pattern: Regular expression that matches full names of topics, including later topics.
+        start: Begin of the first run: `earliest`, `latest` or Unix milliseconds.
+        interval_s: Interval between micro-batches of an endless run, s; 0 = without pauses. None =
+            the run ends when all present messages are archived.
+        batch_rows: Most messages of a micro-batch.
+        file_bytes: Target size of a file, estimated before the encoding of Parquet, 1 to 1 TiB. The
+            messages of a micro-batch, topic and day go to one file, or to several of about this
+            size. A file has at most 500,000 messages, so that `replay` can send it at once. Files
+            of a topic with much larger messages than the other topics are larger.
+        checkpoint: Folder of the progress; `_checkpoint` in the archive when empty.
         retry_timeout_s: Time without an answer after which the job fails, s: before Spark
             starts and in each of its plans, tasks and commits. 1 s to 1 day.
         observe: Callback for each completed micro-batch.
@@ -146,11 +146,11 @@ def archive(
         clock: Clock for the duration; None = the system's.
 
     Raises:
-        UsageError: Folder or checkpoint hold something else, or an option cannot be.
+        UsageError: The folder or the checkpoint has other content, or an option is illegal.
         TopicNotFound: A topic is on no broker.
         MissingPackage: The extra `spark` or Java is not installed.
-        TransportError: No NameServer answers for `retry_timeout_s`, or none knows any broker.
-        JobFailed: The run ended with an error; what it had committed stays.
+        TransportError: No NameServer answers for `retry_timeout_s`, or none knows a broker.
+        JobFailed: The run ended with an error. Committed micro-batches stay.
     """
     clock = clock or SystemClock()
     began_ms = clock.monotonic_ms()
@@ -174,7 +174,7 @@ def archive(
             totals = run(lambda: _query(rows, where, kept, interval_s), observe)
             added = [file for file in to.committed() if file not in before]
         if to.last_batch() > max(totals.last_batch, batch_before):
-            # Spark does not tell of a batch that it committed in the moment of the stop.
+            # Spark does not report a batch that it committed at the moment of the stop.
             totals.batches += 1
             totals.rows_in = session.read.parquet(*(file.path for file in added)).count()
     seconds = (clock.monotonic_ms() - began_ms) / 1000
@@ -191,11 +191,11 @@ def archive(
 
 
 def archived_files(folder: str | Path) -> list[CommittedFile]:
-    """Return the files of an archive on the local disk, without Spark. Read just these.
+    """Return the files of an archive on the local disk, without Spark. Other files do not count.
 
     Raises:
-        UsageError: There is no archive.
-        JobFailed: Its log cannot be read.
+        UsageError: The folder is no archive.
+        JobFailed: The log of the archive cannot be read.
     """
     log = Path(folder, file_sink_log.FOLDER)
     names = [path.name for path in log.iterdir()] if log.is_dir() else []
@@ -209,16 +209,17 @@ def archived_files(folder: str | Path) -> list[CommittedFile]:
 
 
 def _few_files(spark: "SparkSession", file_bytes: int) -> "SparkSession":
-    """Return a copy of a session whose queries put rows that are to lie together into few tasks.
+    """Return a copy of a session with settings for few tasks after a shuffle.
 
-    Its settings are its own, so that other users of the session neither see nor change them. The
-    session's listeners are told of the copy's queries.
+    The copy has settings of its own, invisible to other users of the session. The session's
+    listeners receive the events of the copy's queries.
     """
     from pyspark.sql import SparkSession
 
     inner = cast("Any", spark)._jsparkSession
     copied = inner.cloneSession()
-    # It has those of Spark's settings already, of its own: they would be told twice.
+    # The copy has the listeners of Spark's settings already; a second registration would double
+    # their events.
     for listener in copied.streams().listListeners():
         copied.streams().removeListener(listener)
     for listener in inner.streams().listListeners():
@@ -228,7 +229,7 @@ def _few_files(spark: "SparkSession", file_bytes: int) -> "SparkSession":
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.adaptive.streaming.stateless.enabled": "true",
         "spark.sql.adaptive.advisoryPartitionSizeInBytes": f"{file_bytes}b",
-        # Else rows of past micro-batches fill the disk until the JVM happens to collect them.
+        # Without this, rows of past micro-batches fill the disk until a collection of the JVM.
         "spark.sql.classic.shuffleDependency.fileCleanup.enabled": "true",
     }.items():
         copy.conf.set(name, value)
@@ -243,10 +244,9 @@ def _source(topics: Sequence[str], pattern: str, batch_rows: int) -> dict[str, s
 
 
 def _claim(to: HadoopFolder, checkpoint: HadoopFolder, topics: Sequence[str], pattern: str) -> None:
-    """Check that folder and checkpoint belong together, or that both are new.
+    """Check that the folder and the checkpoint belong together, or that both are new.
 
-    Spark itself would take a log without its checkpoint for batches that it has done, and lose
-    what it reads.
+    With the log of another checkpoint, Spark would skip batches as done and lose their messages.
     """
     has_log = to.last_batch() >= 0
     others = [name for name in to.names() if name not in (file_sink_log.FOLDER, CHECKPOINT)]

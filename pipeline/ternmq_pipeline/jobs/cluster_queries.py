@@ -1,4 +1,4 @@
-"""Queries of jobs to a cluster, most of them before Spark starts: a mistake is told at once."""
+"""Queries of jobs to a cluster, mostly before Spark starts, so that mistakes are early errors."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,11 +38,11 @@ def ask(
 
     Args:
         nameserver: `HOST:PORT`; several separated by commas.
-        question: Asked again as a query's questions are, see `ternmq_client.retry_timeout`.
-        retry_timeout_s: For so long; 0 = not at all.
+        question: Coroutine function, repeated after failures. See `ternmq_client.retry_timeout`.
+        retry_timeout_s: Time of the retries, s; 0 = no retries.
 
     Raises:
-        TernError: As it does.
+        TernError: The last error of `question`.
     """
 
     async def main() -> T:
@@ -58,7 +58,7 @@ def ask(
                     failure = error
                 await retry_timeout.pause(failure)
 
-    # The loop of all blocking clients: a notebook has one of its own in the present thread.
+    # The loop of all blocking clients is used, since a notebook has a loop in this thread.
     with ended_by_signals():
         return shared_loop_thread().run(main())
 
@@ -89,16 +89,16 @@ class JobCluster:
         return {"nameserver": self.nameserver, RETRY_TIMEOUT: f"{self.retry_timeout_s:.3f}s"}
 
     def ask(self, question: Callable[[AdminClient], Awaitable[T]]) -> T:
-        """Return the result of `question`, which is asked again until the time limit ends."""
+        """Return the result of `question`, with retries up to the time limit."""
         return ask(self.nameserver, question, retry_timeout_s=self.retry_timeout_s)
 
     def check_topics(self, topics: Sequence[str]) -> None:
         """Check that a NameServer answers and that topics exist.
 
         Raises:
-            IllegalName: A name cannot be a topic's.
-            TopicNotFound: One is on no broker.
-            TransportError: No NameServer answers, or none knows any broker.
+            IllegalName: A name is illegal for a topic.
+            TopicNotFound: A topic is on no broker.
+            TransportError: No NameServer answers, or none knows a broker.
         """
         for topic in topics:
             check_topic(topic)
@@ -136,16 +136,16 @@ class JobCluster:
 
 
 def mean_record_bytes(source: Mapping[str, str]) -> int:
-    """Return the mean length of the newest records, up to 1,000 of each queue, in bytes.
+    """Return the mean length of the newest records, up to 1,000 of each queue, bytes.
 
-    0 = there is none, or a broker does not tell.
+    0 = there is no record, or a broker does not measure.
 
     Args:
-        source: The options of a source that would read them.
+        source: Options of a source that reads the records.
 
     Raises:
-        UsageError: An option cannot be.
-        TransportError: No NameServer answers, or a broker does not, for its `retryTimeout`.
+        UsageError: An option is illegal.
+        TransportError: No NameServer answers, or a broker does not, for `retryTimeout`.
     """
     options = read_options(source)
     assert options.topics is not None

@@ -10,15 +10,15 @@ START_POSITIONS: Final = ("earliest", "latest")
 
 
 def start_options(start: str, *, option: str) -> dict[str, str]:
-    """Return the options of a stream that begins there.
+    """Return the options of a stream that begins at `start`.
 
     Args:
-        start: `earliest`, `latest` or Unix milliseconds. A time later than all messages is the
-            end of what is there.
-        option: Its name, for errors.
+        start: `earliest`, `latest` or Unix milliseconds. A time after all messages means the
+            present end.
+        option: Name of the option, for errors.
 
     Raises:
-        UsageError: It is none of these.
+        UsageError: `start` has another form.
     """
     if start in START_POSITIONS:
         return {"startingOffsets": start}
@@ -39,9 +39,9 @@ def batch_option(batch_rows: int) -> dict[str, str]:
 
 
 def checkpoint_location(checkpoint: str | Path) -> str:
-    """Return the location of a checkpoint; empty when the job has none.
+    """Return the location of a checkpoint; empty = the job has none.
 
     Raises:
-        UsageError: It is no path.
+        UsageError: The text is no path.
     """
     return location_of(str(checkpoint), option="checkpoint") if checkpoint else ""

@@ -1,4 +1,4 @@
-"""Rows that were messages as rows for the sink: Spark's expressions for its columns. Pure."""
+"""Spark's expressions that turn rows of read messages into rows of the sink. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
@@ -13,16 +13,16 @@ _KEYS: Final = ("array<string>", "string")
 
 
 def message_columns(fields: Mapping[str, str]) -> list[str]:
-    """Return the sink's columns, but for the topic, of rows that have these fields.
+    """Return the sink's columns, except the topic, for rows with these fields.
 
-    A row needs a body alone: tags, keys, properties and shardingKey are taken where they are, and
-    other columns are not looked at.
+    Only the column `body` is required. The columns `tags`, `keys`, `properties` and `shardingKey`
+    are used if present, and other columns are ignored.
 
     Args:
         fields: Spark's short type of each column, by name.
 
     Raises:
-        UsageError: There is no body, or a column has a type that cannot be sent; it is named.
+        UsageError: `body` is missing, or a column has a wrong type. The error names the column.
     """
     if "body" not in fields:
         raise UsageError(
@@ -45,13 +45,13 @@ def message_columns(fields: Mapping[str, str]) -> list[str]:
 
 
 def origin_topic() -> str:
-    """Return the expression for the first topic of a dead letter; null when unknown."""
+    """Return the expression for the original topic of a dead letter; null = unknown."""
     told = (f"nullif(properties[{text(name)}], '')" for name in ORIGIN_TOPICS)
     return f"coalesce({', '.join(told)})"
 
 
 def between(start_ms: int | None, end_ms: int | None) -> list[str]:
-    """Return conditions for rows stored from one time on, and before another."""
+    """Return conditions for rows stored from `start_ms` on and before `end_ms`."""
     found: list[str] = []
     if start_ms is not None:
         found.append(f"storeTimestamp >= timestamp_millis({start_ms})")
@@ -61,12 +61,12 @@ def between(start_ms: int | None, end_ms: int | None) -> list[str]:
 
 
 def all_of(conditions: Iterable[str]) -> str:
-    """Return one condition for all of these, `true` for none."""
+    """Return the conjunction of conditions; `true` for none."""
     return " AND ".join(f"({condition})" for condition in conditions) or "true"
 
 
 def text(value: str) -> str:
-    """Return a text as Spark's SQL writes it."""
+    """Return a text as a literal of Spark's SQL."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
@@ -87,4 +87,4 @@ _KEPT: Final = (
     f"AND name NOT IN ({', '.join(map(text, sorted(NOT_COPIED)))}) "
     f"AND NOT startswith(name, {text(names.TIMER_PREFIX)}))"
 )
-"""The map of those properties that are handed on."""
+"""Expression for the map of the copied properties."""

@@ -1,11 +1,12 @@
-"""Dead letters of a group, sent again to the topics that they were sent to first.
+"""Redrive of a group's dead letters to their original topics.
 
     redrive("billing", nameserver="127.0.0.1:9876", where="reconsumeTimes > 3",
             checkpoint="/var/lib/redriven/billing")
 
-A letter becomes a new message with the body, tags, keys, sharding key and senders' properties of
-the first one. `ternmq dlq redrive` (`ternmq_client.admin.redrive`) is for some letters, or all of
-them, by hand, and restores more of them; this one is for many, by a condition.
+A dead letter becomes a new message with the body, tags, keys, sharding key and application
+properties of the original. This job is for many letters that meet a condition. The command `ternmq
+dlq redrive` (`ternmq_client.admin.redrive`) is for a few letters by hand, and restores more of
+their properties.
 """
 
 from collections.abc import Mapping
@@ -59,19 +60,19 @@ def redrive(
     spark: "SparkSession | None" = None,
     clock: Clock | None = None,
 ) -> ResendResult:
-    """Send a group's dead letters to their first topics, each once.
+    """Send a group's dead letters to their original topics, each exactly once.
 
-    The first run begins with the letters that wait: neither redriven nor dropped by `ternmq dlq`.
-    Later ones with the same checkpoint go on behind. The letters stay where they are. Those that do
-    not tell where they came from are counted, and left.
+    The first run begins with the first letter that `ternmq dlq` has neither redriven nor dropped.
+    Later runs with that checkpoint continue behind. The letters stay in their topic. Letters
+    without an original topic are counted and not sent.
 
     Args:
-        group: Who gave them up.
+        group: Consumer group of the dead letters.
         nameserver: `HOST:PORT`; several separated by commas.
-        checkpoint: A folder where it is kept what was sent. Give the same again to go on.
-        where: A condition in Spark's SQL over the source's columns: only such letters are sent.
-        dry_run: Send nothing, and count.
-        batch_rows: The most letters of a micro-batch.
+        checkpoint: Folder of the job's progress. A run with that folder continues.
+        where: Condition in Spark's SQL over the source's columns. Only matching letters are sent.
+        dry_run: True = letters are counted and not sent.
+        batch_rows: Most letters of a micro-batch.
         retry_timeout_s: Time without an answer after which the job fails, s: before Spark
             starts and in each of its plans, tasks and commits. 1 s to 1 day.
         observe: Callback for each completed micro-batch.
@@ -81,11 +82,11 @@ def redrive(
         clock: Clock for the duration; None = the system's.
 
     Raises:
-        UsageError: What is asked for cannot be; nothing was sent.
+        UsageError: An argument is illegal. No letter was sent.
         TopicNotFound: The group has no dead letters.
         MissingPackage: The extra `spark` or Java is not installed.
-        TransportError: No NameServer answers for `retry_timeout_s`, or none knows any broker.
-        JobFailed: It ended with an error; the batches that were committed are sent.
+        TransportError: No NameServer answers for `retry_timeout_s`, or none knows a broker.
+        JobFailed: The run ended with an error. The letters of committed batches are sent.
     """
     clock = clock or SystemClock()
     began_ms = clock.monotonic_ms()
@@ -120,7 +121,7 @@ def redrive(
 
 
 async def _waiting(admin: AdminClient, topic: str) -> str:
-    """Return where the letters begin that are not handled, as the source's startingOffsets."""
+    """Return the offsets of the first unhandled letters, as the source's startingOffsets."""
     described = await admin.describe_topic(topic)
     require_all(described.unreachable)
     handled: dict[MessageQueue, int] = {}

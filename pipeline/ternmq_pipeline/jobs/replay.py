@@ -1,10 +1,10 @@
-"""Messages of an archive, of any Parquet, or of a topic, sent to a topic again.
+"""Replay of messages from an archive, other Parquet files or a topic, into a topic.
 
     replay("orders-again", folder="/lake/orders", nameserver="127.0.0.1:9876",
            where="tags = 'eu'", checkpoint="/lake/replayed")
 
-Tags, keys, sharding key and the senders' own properties are kept; what brokers and clients wrote
-about the first sending is left out.
+A replayed message has the tags, keys, sharding key and application properties of the original.
+Properties that brokers and clients wrote at the first sending are omitted.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ANY_AGE: Final = "36500d"
-"""Spark passes over files a week older than the newest it knows: copies may keep an old time."""
+"""Age limit of files. Spark's own skips files a week older than the newest one, and copies may have
+an old time."""
 
 _QUEUE_ORDER: Final = ("topic", "brokerName", "queueId", "queueOffset")
 
@@ -55,7 +56,7 @@ class ReplaySource:
 
     topic: str
     cluster: JobCluster
-    """Cluster that has the topic."""
+    """Cluster of the topic."""
 
     start_ms: int | None
     end_ms: int | None
@@ -63,7 +64,7 @@ class ReplaySource:
 
     @property
     def mark(self) -> dict[str, object]:
-        """Options that make a checkpoint this job's."""
+        """Options that identify the job in its checkpoint."""
         which: dict[str, object] = (
             {"parquet": self.folder} if self.folder else {"topic": self.topic}
         )
@@ -90,25 +91,27 @@ def replay(
     spark: "SparkSession | None" = None,
     clock: Clock | None = None,
 ) -> ResendResult:
-    """Send messages again, all that are there when it begins.
+    """Send all present messages of a source to a topic.
 
-    With a checkpoint, what a run has sent no later run sends, and each micro-batch becomes visible
-    as a whole. Without one everything is sent in one batch, each time that this is called. The
-    messages of a queue keep their order when they come from a topic, and in one batch.
+    With a checkpoint each message is sent once over all runs, and each micro-batch becomes visible
+    atomically. Without a checkpoint each call sends all messages in one batch. Messages of a queue
+    keep their order when the source is a topic, and when they are sent in one batch.
 
     Args:
-        to_topic: An existing topic.
-        nameserver: Of the cluster that gets them.
-        folder: Parquet files with a column `body`, or an archive; else give `topic`.
-        topic: A topic to read.
-        from_nameserver: Of the cluster that has it, if it is another one.
-        start_ms: Only what was stored then or later, Unix milliseconds.
-        end_ms: Only what was stored before. To read a topic into itself, a time that is past.
-        where: A condition in Spark's SQL over the columns of what is read.
-        checkpoint: A folder where it is kept what was sent. Give the same again to go on.
-        dry_run: Send nothing, and count. From a topic, what the checkpoint has as sent is left out.
-        batch_rows: The most messages of a micro-batch. Of Parquet as many files as have no more
-            together are sent in one, but at least one file.
+        to_topic: Existing topic that gets the messages.
+        nameserver: NameServers of that topic's cluster, `HOST:PORT`.
+        folder: Parquet files with a column `body`, or an archive. Excludes `topic`.
+        topic: Topic to read. Excludes `folder`.
+        from_nameserver: NameServers of the source's cluster, if it is another one.
+        start_ms: Least store time of the messages, Unix ms.
+        end_ms: Store time behind the last message, Unix ms. A replay of a topic into itself needs a
+            time in the past.
+        where: Condition in Spark's SQL over the columns of the source.
+        checkpoint: Folder of the job's progress. A run with that folder continues.
+        dry_run: True = messages are counted and not sent. Messages of a topic that the checkpoint
+            has as sent are not counted.
+        batch_rows: Most messages of a micro-batch. A micro-batch of Parquet has as many whole files
+            as fit, at least one.
         retry_timeout_s: Time without an answer after which the job fails, s: before Spark
             starts and in each of its plans, tasks and commits. 1 s to 1 day.
         observe: Callback for each completed micro-batch.
@@ -118,11 +121,11 @@ def replay(
         clock: Clock for the duration; None = the system's.
 
     Raises:
-        UsageError: What is asked for cannot be; nothing was sent.
+        UsageError: An argument is illegal. No message was sent.
         TopicNotFound: A topic is on no broker.
         MissingPackage: The extra `spark` or Java is not installed.
-        TransportError: No NameServer answers for `retry_timeout_s`, or none knows any broker.
-        JobFailed: It ended with an error; the batches that were committed are sent.
+        TransportError: No NameServer answers for `retry_timeout_s`, or none knows a broker.
+        JobFailed: The run ended with an error. The messages of committed batches are sent.
     """
     clock = clock or SystemClock()
     began_ms = clock.monotonic_ms()
@@ -170,11 +173,11 @@ def _checked_source(
 
 
 def _check_topics(source: ReplaySource, to_topic: str, cluster: JobCluster, *, now_ms: int) -> None:
-    """Refuse what can be seen to fail before Spark is started."""
+    """Refuse illegal topics and times before Spark starts."""
     written_topic("to_topic", to_topic)
     same = source.topic == to_topic and source.cluster == cluster
     if same and (source.end_ms is None or source.end_ms > now_ms):
-        # A later run would take for the topic's own what this one has sent.
+        # A later run would read the messages that this run has sent.
         raise UsageError(f"topic {to_topic!r} would be read into itself: give end_ms, a time past")
     cluster.check_topics([to_topic])
     if source.topic:
@@ -194,7 +197,7 @@ def _stream(
 
 
 def _largest(files: "DataFrame") -> int:
-    """Return the number of rows of the largest file. Spark reads no column for that."""
+    """Return the number of rows in the largest file, without reading a column."""
     from pyspark.sql import functions
 
     counts = files.groupBy(functions.input_file_name()).count()
@@ -215,7 +218,7 @@ def _batch(session: "SparkSession", source: ReplaySource, after: str) -> "DataFr
 
 
 def _parquet(session: "SparkSession", folder: str) -> "DataFrame":
-    """Return the rows of files. Names of topics stay texts, also those that look like numbers."""
+    """Return the rows of files. Topics with digits only stay texts."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StringType, StructField, StructType
 
@@ -238,7 +241,7 @@ def _source_options(source: ReplaySource) -> dict[str, str]:
 
 
 def _in_order(frame: "DataFrame") -> "DataFrame":
-    """Return the rows sorted by queue and offset, where they have these columns."""
+    """Return the rows sorted by queue and offset, if they have these columns."""
     if not all(name in frame.columns for name in _QUEUE_ORDER):
         return frame
     return frame.repartition(*_QUEUE_ORDER[:-1]).sortWithinPartitions(*_QUEUE_ORDER)

@@ -31,26 +31,26 @@ def report(
     slow_after_s: float = 300.0,
     clock: Clock | None = None,
 ) -> ClusterReport:
-    """Ask a cluster how it stands, and write that down where it is wanted.
+    """Report the state of a cluster, and write the report to files.
 
-    Nothing of the cluster is changed and no message is read: rates are the brokers' counters, what
-    topics got by the hour and in a day follows from the offsets at which those begin.
+    A report does not change the cluster and reads no messages: rates are counters of the brokers,
+    and the traffic of an hour or a day is a difference of offsets.
 
     Args:
         nameserver: `HOST:PORT`; several separated by commas.
-        html: File for one page with plots, which needs nothing else.
-        parquet: Folder for the tables, a file each; older ones are replaced.
-        hours: How far back messages are counted by the hour.
-        slow_after_s: A group is slow from the time on that a message has waited for so long.
-        clock: Tells the time; None = the system's.
+        html: File for a self-contained page with plots; None = no page.
+        parquet: Folder for the tables, one file each; old files are replaced. None = no tables.
+        hours: Number of hours of the traffic.
+        slow_after_s: Least age of a waiting message in a slow group, s.
+        clock: Clock of the report; None = the system's.
 
     Returns:
-        The tables. `unreachable` has the brokers that gave no answer.
+        Tables of the report. `unreachable` has the brokers without an answer.
 
     Raises:
-        MissingPackage: A file is wanted and the extra that writes it is not installed.
+        MissingPackage: The extra for `html` or `parquet` is not installed.
         UsageError: A number is out of bounds.
-        TransportError: No NameServer answers, or no broker; nothing is written.
+        TransportError: No NameServer or no broker answers. No file is written.
     """
     if not 1 <= hours <= 24 * 31:
         raise UsageError(f"hours={hours}: from 1 to {24 * 31}")

@@ -1,4 +1,4 @@
-"""Resend of rows to topics: through a stream with a checkpoint, in one batch, or only counted."""
+"""Resend of rows to topics: by a stream with a checkpoint, in one batch, or as a dry run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 BATCH_ROWS: Final = 200_000
-"""The most messages of one micro-batch: its messages become visible together."""
+"""Most messages of a micro-batch. They become visible together."""
 
 ROWS: Final = "rows"
 LEFT: Final = "left"
@@ -24,19 +24,19 @@ LEFT: Final = "left"
 
 @dataclass(frozen=True, slots=True)
 class ResendResult:
-    """Counts of what one run has sent, or would send."""
+    """Counts of the messages that one run has sent or would send."""
 
     rows: int
-    """Messages that were sent."""
+    """Number of sent messages."""
 
     left: int
     """Rows without a topic, which are not sent."""
 
     batches: int
-    """Micro-batches that were sent."""
+    """Number of sent micro-batches."""
 
     topics: Mapping[str, int]
-    """Messages of each topic, sorted, that a dry run counted. Empty after other runs."""
+    """Messages of each topic in a dry run, sorted by topic. Empty after other runs."""
 
     seconds: float
     """Duration of the run, s."""
@@ -49,7 +49,7 @@ def filter_rows(frame: "DataFrame", where: str) -> "DataFrame":
     """Return the rows for which a condition holds.
 
     Raises:
-        UsageError: It is no condition in Spark's SQL over these columns.
+        UsageError: The text is no condition in Spark's SQL over these columns.
     """
     if not where:
         return frame
@@ -69,18 +69,18 @@ def send_stream(
     job: Mapping[str, object],
     observe: Observe | None,
 ) -> RunTotals:
-    """Send all rows of a stream that are there now. A batch under way is ended before a stop.
+    """Send all present rows of a stream. An interrupted run first finishes the present batch.
 
     Args:
-        frame: Rows with the sink's columns; those whose topic is null are counted and left.
+        frame: Rows with the sink's columns. Rows without a topic are counted and not sent.
         cluster: Options of the sink that name its cluster.
         checkpoint: Folder of the job's progress.
-        job: Options that make the checkpoint this job's; see `claim`.
+        job: Options that identify the job in its checkpoint; see `claim`.
         observe: Callback for each completed micro-batch.
 
     Raises:
-        UsageError: The checkpoint is of another job, or another run uses it.
-        PySparkException: It ended with an error; batches that were committed stay.
+        UsageError: The checkpoint belongs to another job, or another run uses it.
+        PySparkException: The query ended with an error. Committed batches stay.
     """
 
     def start() -> "StreamingQuery":
@@ -94,10 +94,10 @@ def send_stream(
 
 
 def send_batch(frame: "DataFrame", *, cluster: Mapping[str, str]) -> RunTotals:
-    """Send all rows of a batch, whatever was sent before; all of them become visible, or none.
+    """Send all rows of a batch: all of them become visible, or none.
 
     Raises:
-        PySparkException: Nothing was sent, but for what an interruption in the very end has left.
+        PySparkException: No row is visible, except after an interruption of the commit itself.
     """
     from pyspark.sql import Observation
 
@@ -111,10 +111,10 @@ def send_batch(frame: "DataFrame", *, cluster: Mapping[str, str]) -> RunTotals:
 
 
 def count_rows(frame: "DataFrame") -> dict[str | None, int]:
-    """Return how many rows of a batch there are for each topic; None = they say none.
+    """Return the number of rows of a batch for each topic; the key None is for rows without one.
 
     Raises:
-        PySparkException: They cannot be read.
+        PySparkException: The rows cannot be read.
     """
     found: list[Any] = frame.groupBy("topic").count().collect()
     return {row["topic"]: row["count"] for row in found}

@@ -1,4 +1,4 @@
-"""The tables of a report as Parquet files, whose schemas follow from the classes of their rows."""
+"""Tables of a report as Parquet files. The classes of their rows decide the schemas."""
 
 import os
 from collections.abc import Generator, Mapping
@@ -17,7 +17,7 @@ _TIME: Final = "_at_ms"
 
 
 def arrow_schema(row: type[Row]) -> "pa.Schema":
-    """Return the schema of a table: a field for each of the row's, and when the report was made."""
+    """Return the schema of a table: the fields of its rows, and the time of the report."""
     import pyarrow as pa
 
     kinds: Mapping[Any, Any] = {
@@ -57,7 +57,7 @@ def arrow_table(report: ClusterReport, table: str) -> "pa.Table":
 
 
 def write_tables(report: ClusterReport, folder: Path) -> list[Path]:
-    """Write each table to `folder/TABLE.parquet`, over an older one, and return the files."""
+    """Write each table to `folder/TABLE.parquet` and return the files. Old files are replaced."""
     import pyarrow.parquet as pq
 
     write: Any = cast("Any", pq).write_table
@@ -72,14 +72,14 @@ def write_tables(report: ClusterReport, folder: Path) -> list[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a text file atomically: readers see the old text or the new one."""
+    """Replace a text file atomically: readers get the old text or the new one."""
     with _replaced(path) as beside:
         beside.write_text(text, encoding="utf-8")
 
 
 @contextmanager
 def _replaced(path: Path) -> Generator[Path]:
-    """Yield a temporary file that replaces `path` when the block raises nothing."""
+    """Yield a temporary file that replaces `path` after a block without an error."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield beside

@@ -1,4 +1,4 @@
-"""The report as one page of HTML that needs nothing else: no script, no file, no network."""
+"""Report as one page of HTML without scripts, other files and network."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -11,7 +11,7 @@ from ternmq_pipeline.jobs.cluster_report import plots
 from ternmq_pipeline.jobs.cluster_report.report_tables import TABLES, ClusterReport, Row, rows_of
 
 BARS_MAX: Final = 12
-"""Longer lists are in the tables."""
+"""Most bars of a list. The tables have the full lists."""
 
 _TITLES: Final[Mapping[str, str]] = {
     "topics": "Topics",
@@ -59,8 +59,8 @@ class _Chart:
 
 
 def page(report: ClusterReport) -> str:
-    """Return the page. Texts of the cluster are escaped: names of topics may contain markup."""
-    # Not above: tables are shown without the extra that brings it.
+    """Return the page. Names from the cluster are escaped, since they may contain markup."""
+    # A local import: other formats of the report do not need the extra.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -109,7 +109,7 @@ def page(report: ClusterReport) -> str:
 
 
 def time_text(at_ms: int) -> str:
-    """Return Unix milliseconds as a reader of the page sees them, in UTC."""
+    """Return the text of a time in UTC, from Unix milliseconds."""
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
@@ -183,7 +183,7 @@ def _bars(
 
 
 def _table(rows: Sequence[Row], kind: type[Row]) -> tuple[Sequence[Cell], Sequence[Sequence[Cell]]]:
-    """Return headings and rows; columns of numbers are set to the right."""
+    """Return headings and rows. Numbers are aligned to the right."""
     names = [field.name for field in fields(kind)]
     kinds = {
         name: "" if any(isinstance(getattr(row, name), str) for row in rows) else "number"

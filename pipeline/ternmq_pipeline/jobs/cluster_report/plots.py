@@ -1,4 +1,4 @@
-"""The plot of a report: an SVG text to be laid into a page, drawn by matplotlib; its numbers."""
+"""Plot of a report, as SVG for a page, drawn by matplotlib; texts of its numbers."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from ternmq_pipeline.jobs.cluster_report.report_tables import HourRow
 
 TOPICS_MAX: Final = 7
-"""Topics with a colour of their own; the others are put together."""
+"""Most topics with a colour of their own. The others are summed."""
 
 OTHERS: Final = "others"
 
@@ -20,8 +20,7 @@ _OF_PAGE: Final[Mapping[str, str]] = {
     _LINE: "line",
     **{colour: f"c{number}" for number, colour in enumerate(_COLOURS)},
 }
-"""Colours that matplotlib draws with, and the page's colours they stand for: these differ in the
-dark."""
+"""Colours of matplotlib, and the page's colours for them, which differ in dark mode."""
 
 _STYLE: Final[Mapping[str, Any]] = {
     "svg.hashsalt": "traffic",
@@ -45,15 +44,15 @@ _STYLE: Final[Mapping[str, Any]] = {
 
 
 def largest(amounts: Mapping[str, float], count: int) -> list[tuple[str, float]]:
-    """Return the largest amounts above 0, the largest first; equal ones by name."""
+    """Return the largest amounts above 0 in descending order; equal ones by name."""
     found = sorted(amounts.items(), key=lambda each: (-each[1], each[0]))
     return [each for each in found[:count] if each[1] > 0]
 
 
 def stacks(traffic: Sequence[HourRow]) -> tuple[list[int], dict[str, list[int]]]:
-    """Return the hours, and for each of the busiest topics what it got in each of them.
+    """Return the hours, and the messages of the busiest topics in each hour.
 
-    Topics beyond `TOPICS_MAX` are put together as `OTHERS`, which come last.
+    Topics beyond `TOPICS_MAX` are summed as `OTHERS`, the last name.
     """
     starts = sorted({row.hour_at_ms for row in traffic})
     place = {start: number for number, start in enumerate(starts)}
@@ -70,14 +69,14 @@ def stacks(traffic: Sequence[HourRow]) -> tuple[list[int], dict[str, list[int]]]
 
 
 def colours(stacked: Sequence[str]) -> dict[str, int]:
-    """Return the number of the page's colour of each name that `stacks` returns."""
+    """Return the number of the page's colour for each name from `stacks`."""
     return {name: TOPICS_MAX if name == OTHERS else n for n, name in enumerate(stacked)}
 
 
 def traffic_svg(traffic: Sequence[HourRow]) -> str:
-    """Return bars for the hours, stacked by topic; empty when there was no message.
+    """Return bars for the hours, stacked by topic; empty = no messages.
 
-    Its colours are the page's: `--ink`, `--line`, and `--c0` and so on, numbered by `colours`.
+    The bars have the page's colours: `--ink`, `--line`, and `--c0` and so on, by `colours`.
     """
     starts, found = stacks(traffic)
     if not found:
@@ -85,7 +84,7 @@ def traffic_svg(traffic: Sequence[HourRow]) -> str:
     import matplotlib
     from matplotlib.figure import Figure
 
-    # Their types say more about themselves than a checker can follow.
+    # A type checker cannot follow the types of matplotlib.
     styled, made = cast("Any", matplotlib), cast("Any", Figure)
     with styled.rc_context(_STYLE):
         figure = made(figsize=(12.0, 3.9), layout="constrained")
@@ -110,7 +109,7 @@ def traffic_svg(traffic: Sequence[HourRow]) -> str:
 
 
 def short(value: float) -> str:
-    """Return a number as a reader takes it in: 950, 1.2 k, 34 M."""
+    """Return the short text of a number: 950, 1.2 k, 34 M."""
     for factor, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor * 0.9995:
             part = value / factor
@@ -119,7 +118,7 @@ def short(value: float) -> str:
 
 
 def bytes_text(count: float) -> str:
-    """Return a number of bytes in the unit that suits it."""
+    """Return a number of bytes with a suitable unit."""
     for factor, unit in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if count >= factor:
             return f"{count / factor:.1f} {unit}"
@@ -143,7 +142,7 @@ def _tick(value: float, _: int) -> str:
 
 
 def _hour_text(start_ms: int, every: int) -> str:
-    """Return the text of one of the ticks, `every` hours apart: the day where a new one begins."""
+    """Return the text of a tick, `every` hours apart: its hour, or the date of a new day."""
     at = datetime.fromtimestamp(start_ms / 1000, UTC)
     if every >= 24:
         return f"{at:%d %b}"

@@ -1,4 +1,4 @@
-"""Sizes of queues, and their offsets at times, as brokers find them out."""
+"""Sizes of queues and their offsets at times, measured by brokers."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ from ternmq_pipeline.offsets import OffsetRange
 
 
 async def kept_bytes(reader: ClusterReader, queues: Sequence[QueueStatus]) -> int | None:
-    """Return the bytes of the records that queues keep together; None when a broker does not say.
+    """Return the total bytes of the records of queues; None = a broker does not measure.
 
     Raises:
         TransportError: A broker does not answer.
@@ -43,11 +43,11 @@ async def kept_bytes(reader: ClusterReader, queues: Sequence[QueueStatus]) -> in
 async def first_offsets(
     reader: ClusterReader, times_ms: Mapping[MessageQueue, int]
 ) -> Mapping[MessageQueue, int]:
-    """Return of each queue the first message stored at its time or later, else its end.
+    """Return the offset of each queue's first message stored at its time or later, else its end.
 
     Raises:
         TransportError: A broker does not answer.
-        RefusedError: One said no: the topic is gone.
+        RefusedError: A broker no longer has the topic.
     """
     await reader.find_brokers({queue.topic for queue in times_ms})
     return await reader.offsets_at(times_ms)

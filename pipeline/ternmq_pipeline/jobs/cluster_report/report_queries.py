@@ -1,4 +1,4 @@
-"""Queries of a report to a cluster, and the rows of its tables made of the answers."""
+"""Queries of a report to a cluster, and the rows of its tables."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,23 +35,24 @@ from ternmq_protos.v1.admin_pb2 import StatisticsItem
 from ternmq_protos.v1.groups_pb2 import RunningState
 
 MeasureQueues = Callable[[Sequence[QueueStatus]], Awaitable[int | None]]
-"""Returns the bytes that queues keep together; None when a broker does not measure."""
+"""Coroutine function that returns the total bytes of queues; None = a broker does not measure."""
 
 OffsetsAt = Callable[[Mapping[MessageQueue, int]], Awaitable[Mapping[MessageQueue, int]]]
-"""Returns of each queue the first message stored at its time or later, else its end."""
+"""Coroutine function of times by queue. It returns the offset of each queue's first message stored
+at its time or later, else its end."""
 
 _DAY: Final = 2
-"""The last of a counter's spans; the first is a minute."""
+"""Index of the day among a counter's spans. The first span is a minute."""
 
 _DAY_MS: Final = 24 * HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
 class CounterRate:
-    """One counter over all brokers."""
+    """Sum of a counter over all brokers."""
 
     per_s: float = 0.0
-    """Over the last minute."""
+    """Rate over the last minute, 1/s."""
 
     day: int = 0
     """Sum over the last 24 hours."""
@@ -71,21 +72,21 @@ async def query_report(
     hours: int,
     slow_after_ms: int,
 ) -> ClusterReport:
-    """Return a report of all topics and groups but those of the system.
+    """Return a report of all topics and groups, without those of the system.
 
-    What is deleted while it is asked is left out, as is what only brokers know that give no answer.
+    Topics and groups that are deleted meanwhile, or that only brokers without an answer have, are
+    missing in the report.
 
     Args:
-        admin: An open client.
-        measure: Tells how many bytes queues keep.
-        offsets_at: Tells where queues stood.
-        now_ms: Unix milliseconds.
-        hours: How far back messages are counted by the hour.
-        slow_after_ms: From which lag in time on a group is slow.
+        admin: Open client.
+        measure: Function that returns the bytes of queues.
+        offsets_at: Function that returns offsets by time.
+        now_ms: Present time, Unix ms.
+        hours: Number of hours of the traffic.
+        slow_after_ms: Least lag in time of a slow group, ms.
 
     Raises:
-        TransportError: No NameServer answers, or no broker; or one gives no answer any more of
-            which it was known what it has.
+        TransportError: No NameServer or no broker answers, or a broker stops answering.
     """
     brokers = [data.broker_name for data in await admin.brokers()]
     if not brokers:
@@ -143,7 +144,7 @@ async def query_report(
 
 
 def counters(found: Sequence[tuple[str, StatisticsItem]]) -> CounterRates:
-    """Return what brokers count that has spans, put together over them."""
+    """Return the sums over all brokers of the counters with rates."""
     sums: dict[str, dict[str, CounterRate]] = {}
     for _, item in found:
         if len(item.spans) > _DAY:
@@ -162,7 +163,7 @@ def topic_row(
     counted: CounterRates,
     descriptions: Sequence[GroupDescription],
 ) -> TopicRow:
-    """Return a topic's row."""
+    """Return the row of a topic."""
     name = found.topic
     readers = [
         each.group for each in descriptions if any(one.queue.topic == name for one in each.progress)
@@ -185,7 +186,7 @@ def topic_row(
 def group_rows(
     found: GroupDescription, counted: CounterRates, slow_after_ms: int
 ) -> list[GroupRow]:
-    """Return a row for each topic of a group, its retries too. Slow: lag that is so old."""
+    """Return a row for each topic of a group, the retry topic included."""
     by_topic: dict[str, list[QueueProgress]] = {}
     for one in found.progress:
         by_topic.setdefault(one.queue.topic, []).append(one)
@@ -222,7 +223,7 @@ def member_row(
     now_ms: int,
     slow_after_ms: int,
 ) -> MemberRow:
-    """Return a consumer's row; without `state`, of one that does not answer."""
+    """Return the row of a consumer. Without `state` the consumer does not answer."""
     if state is None:
         return MemberRow(
             group, client_id, address, None, None, None, None, None, None, None, is_slow=False
@@ -285,16 +286,16 @@ async def _members(
 async def _traffic(
     offsets_at: OffsetsAt, found: TopicDescription, starts: Sequence[int]
 ) -> list[HourRow]:
-    """Return a topic's messages by the hour: differences of the offsets at which hours begin."""
+    """Return a topic's messages in each hour: differences of the offsets at the hours' begins."""
     totals = [await _got_by(offsets_at, found, start) for start in starts]
     return hourly(found.topic, starts, [*totals, _got(found)])
 
 
 async def _got_by(offsets_at: OffsetsAt, found: TopicDescription, at_ms: int) -> int:
-    """Return how many messages a topic had got by a time, or had lost by now: a sum of offsets.
+    """Return the number of a topic's messages stored before a time: a sum of offsets.
 
-    Brokers find those by halving, so no message is read. Nobody is asked about queues that got
-    nothing since then.
+    The number includes deleted messages. Brokers find offsets by bisection, without reading
+    messages. Queues without later messages need no request.
     """
     asked = {one.queue: at_ms for one in found.queues if one.last_stored_at_ms >= at_ms}
     at: Mapping[MessageQueue, int] = await offsets_at(asked) if asked else {}

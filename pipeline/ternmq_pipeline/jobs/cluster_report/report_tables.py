@@ -1,4 +1,4 @@
-"""The tables of a report, a class each: how a cluster stood at one moment. Pure."""
+"""Tables of a report on the state of a cluster at one moment, one class for each table. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,25 +9,25 @@ from ternmq_client.admin.descriptions import UnreachableBroker
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """Row of a topic: its contents and rates, over all brokers."""
+    """Row of a topic: its messages and rates over all brokers."""
 
     topic: str
     queues: int
     messages: int
-    """Number of messages that can still be read."""
+    """Number of readable messages."""
 
     bytes: int | None
     """Size of their records; None = a broker does not measure."""
 
     in_per_s: float
-    """Over the last minute, as all rates."""
+    """Messages stored per second, over the last minute."""
 
     in_24h: int
-    """Stored in that time, as far as they are still kept."""
+    """Messages stored in the last 24 hours, without deleted ones."""
 
     out_per_s: float
     out_24h: int
-    """Read by all groups together, as brokers count since they started."""
+    """Messages read by all groups in the last 24 hours, counted since the start of each broker."""
 
     groups: int
     last_stored_at_ms: int | None
@@ -35,26 +35,26 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """Row of a group: its lag in one topic; its retries are a topic of their own."""
+    """Row of a group and topic: lag and rates. The retry topic has a row of its own."""
 
     group: str
     topic: str
     members: int
     lag: int
-    """Messages that wait."""
+    """Number of waiting messages."""
 
     lag_s: float
-    """Age of the message that waits longest among each queue's next one."""
+    """Age of the oldest next message of the queues, s."""
 
     out_per_s: float
     out_24h: int
-    """Count of brokers since they started: so this and those below."""
+    """Messages read in the last 24 hours. Brokers begin this and the next counts at their start."""
 
     sent_back_24h: int
-    """Messages that were to be tried again."""
+    """Messages sent back for a retry in the last 24 hours."""
 
     dead_24h: int
-    """Messages that the group gave up."""
+    """Messages that became dead letters in the last 24 hours."""
 
     is_retry: bool
     is_slow: bool
@@ -62,16 +62,16 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
-    """One live consumer, as it tells of itself."""
+    """Row of a live consumer, by its own report."""
 
     group: str
     client_id: str
     address: str
     queues: int | None
-    """Number of its queues. None, in any column: the consumer does not answer."""
+    """Number of owned queues. None, in any column = the consumer does not answer."""
 
     in_hand: int | None
-    """Messages read and not finished."""
+    """Number of unfinished messages."""
 
     messages_per_s: float | None
     failures: int | None
@@ -79,12 +79,12 @@ class MemberRow:
     timed_out: int | None
     last_consumed_at_ms: int | None
     is_slow: bool
-    """The consumer holds messages of a queue without progress for `slow_after_ms`."""
+    """True = a queue of the consumer has had no progress for `slow_after_ms`."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLettersRow:
-    """The dead letters of a group."""
+    """Row of a group's dead letters."""
 
     group: str
     waiting: int
@@ -94,7 +94,7 @@ class DeadLettersRow:
 
 @dataclass(frozen=True, slots=True)
 class HourRow:
-    """Row of an hour: messages that a topic got in it, as far as it still keeps them."""
+    """Row of a topic and hour: number of stored messages, without deleted ones."""
 
     topic: str
     hour_at_ms: int
@@ -107,10 +107,10 @@ class ClusterReport:
 
     made_at_ms: int
     hours: int
-    """Hours that `traffic` goes back."""
+    """Number of hours in `traffic`."""
 
     slow_after_ms: int
-    """Lag in time from which a group counts as slow, ms."""
+    """Least lag in time of a slow group, ms."""
 
     brokers: Sequence[str]
     topics: Sequence[TopicRow]
@@ -119,11 +119,11 @@ class ClusterReport:
     dead_letters: Sequence[DeadLettersRow]
     traffic: Sequence[HourRow]
     unreachable: Sequence[UnreachableBroker] = ()
-    """Brokers that gave no answer, sorted by name: what they have is missing."""
+    """Brokers without an answer, sorted by name. Their topics and groups are missing."""
 
     @property
     def slow(self) -> list[GroupRow]:
-        """The groups that are slow, the slowest first."""
+        """Slow groups, the slowest first."""
         return sorted((row for row in self.groups if row.is_slow), key=lambda row: -row.lag_s)
 
 
@@ -136,7 +136,7 @@ TABLES: Final[dict[str, type[Row]]] = {
     "dead_letters": DeadLettersRow,
     "traffic": HourRow,
 }
-"""Attributes of a `ClusterReport` that are tables, with their rows."""
+"""Attributes of `ClusterReport` that are tables, with the classes of their rows."""
 
 
 def rows_of(report: ClusterReport, table: str) -> Sequence[Row]:
@@ -149,19 +149,18 @@ HOUR_MS: Final = 3_600_000
 
 
 def hour_starts(now_ms: int, hours: int) -> list[int]:
-    """Return the beginnings of the last full hours of UTC and of the one that is going on."""
+    """Return the begins of the last full hours in UTC and of the present hour, Unix ms."""
     present = now_ms - now_ms % HOUR_MS
     return [present - HOUR_MS * back for back in range(hours, -1, -1)]
 
 
 def hourly(topic: str, starts: Sequence[int], totals: Sequence[int]) -> list[HourRow]:
-    """Return what a topic got in each hour.
+    """Return the messages of a topic in each hour.
 
     Args:
-        topic: Which.
-        starts: When the hours begin, each where the one before ends.
-        totals: At each start how many messages the topic had got by then, as a sum of offsets,
-            and one more for the present.
+        topic: Name of the topic.
+        starts: Begins of successive hours.
+        totals: Sums of the topic's offsets at each start and at present.
     """
     return [
         HourRow(topic, start, max(0, after - before))

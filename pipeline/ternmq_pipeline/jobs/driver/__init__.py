@@ -1,1 +1,1 @@
-"""The driver of a job: its session of Spark, its streaming query, interruptions and errors."""
+"""Driver of a job: its session of Spark, its streaming query, interruptions and errors."""

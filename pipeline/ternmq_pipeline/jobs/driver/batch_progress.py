@@ -1,4 +1,4 @@
-"""Progress of micro-batches, read from Spark's documents for a person. Pure."""
+"""Progress of micro-batches, read from Spark's progress documents. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,19 +16,19 @@ class BatchProgress:
     """Spark's number of the micro-batch, from 0."""
 
     rows_in: int
-    """Rows that were read."""
+    """Number of read rows."""
 
     rows_out: int | None
-    """Rows that were written; None where Spark does not say."""
+    """Number of written rows; None = unknown."""
 
     rows_per_s: float
-    """Rows that were processed in a second, as Spark measures."""
+    """Rows processed per second, measured by Spark."""
 
     behind: int | None
-    """Messages of the cluster that were not read yet; None when unknown."""
+    """Number of unread messages in the cluster; None = unknown."""
 
     observed: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Counts that the job observes in its rows, by name."""
+    """Counts of the job's rows, by name."""
 
     def __str__(self) -> str:
         parts = [f"batch {self.batch}: {self.rows_in:,} rows", f"{self.rows_per_s:,.0f} rows/s"]

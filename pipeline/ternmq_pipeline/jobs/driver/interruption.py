@@ -1,4 +1,4 @@
-"""Interruption of a job by Ctrl-C or SIGTERM: it ends in order, or at once."""
+"""Interruption of a job by Ctrl-C or SIGTERM, in order or at once."""
 
 import signal
 from collections.abc import Callable, Generator
@@ -12,7 +12,7 @@ OnSignal = Callable[[int, FrameType | None], None]
 
 @dataclass(slots=True)
 class Interruption:
-    """Request to end the job: Ctrl-C, or a signal to terminate."""
+    """Request to end the job: Ctrl-C or SIGTERM."""
 
     is_wanted: bool = False
 
@@ -48,7 +48,7 @@ def ended_by_signals() -> Generator[None]:
 def signals_put_off() -> Generator[None]:
     """Postpone Ctrl-C and SIGTERM: KeyboardInterrupt is raised at the end of the block.
 
-    For what does not last long, and would leave something behind.
+    Use it for short steps that must not be interrupted half-way.
     """
     noted = Interruption()
 

@@ -14,11 +14,11 @@ def need(what: str, *packages: str) -> None:
     """Check that packages of the extra are installed.
 
     Args:
-        what: Who needs them, as the user called it.
-        packages: Their import names.
+        what: Feature that needs the packages, in the user's words.
+        packages: Import names of the packages.
 
     Raises:
-        MissingPackage: One is not; says how to get it.
+        MissingPackage: A package is missing. The error names the extra.
     """
     missing = [name for name in packages if find_spec(name) is None]
     if missing:
@@ -26,14 +26,14 @@ def need(what: str, *packages: str) -> None:
 
 
 def need_java(what: str, environment: Mapping[str, str]) -> None:
-    """Check that Spark will find a Java.
+    """Check that Spark will find Java.
 
     Args:
-        what: Who needs it.
-        environment: The process's, with JAVA_HOME or PATH.
+        what: Feature that needs Java, in the user's words.
+        environment: Variables of the process, with JAVA_HOME or PATH.
 
     Raises:
-        MissingPackage: There is none.
+        MissingPackage: There is no Java.
     """
     home = environment.get("JAVA_HOME", "")
     if home:

@@ -1,4 +1,4 @@
-"""Errors of Spark as ours, with the reason in one line."""
+"""Errors of Spark as errors of TernMQ, with the reason in one line."""
 
 import re
 from collections.abc import Generator
@@ -11,7 +11,7 @@ from ternmq_model.errors import JobFailed
 
 @contextmanager
 def failures_of(job: str) -> Generator[None]:
-    """Raise as JobFailed what Spark fails with inside the block, or that its JVM is gone."""
+    """Raise JobFailed for errors of Spark inside the block, and for the end of its JVM."""
     from pyspark.errors import PySparkException
 
     protocol: Any = import_module("py4j.protocol")
@@ -26,7 +26,7 @@ def failures_of(job: str) -> Generator[None]:
 
 
 def jvm_gone() -> tuple[type[Exception], ...]:
-    """Return the errors by which Py4J tells that its JVM does not answer."""
+    """Return Py4J's errors for a JVM that does not answer."""
     protocol: Any = import_module("py4j.protocol")
     return protocol.Py4JError, ConnectionRefusedError, ConnectionResetError
 
@@ -37,7 +37,7 @@ _OURS: Final = re.compile(
     r"(.+(?:\n(?!\s*(?:\tat|at|File|Trace|SQLSTATE|JVM|===|\*)).+)*)",
     re.MULTILINE,
 )
-"""An error of ours behind Spark's words or a traceback, with the lines that belong to its text."""
+"""Pattern of an error of TernMQ behind Spark's text or a traceback, with its further lines."""
 
 _NOISE: Final = re.compile(
     r"\[[A-Z0-9_.]{4,}\] |Query \[id = [^\]]*\] terminated with exception: | SQLSTATE: \w+"
@@ -49,10 +49,9 @@ _TEXT_MAX: Final = 600
 
 
 def reason_of(text: str) -> str:
-    """Return what went wrong from the text of an error of Spark's: pages, and one line of ours.
+    """Return the reason in the text of an error of Spark, which may have pages.
 
-    Where the traceback of a worker names an error of ours, that one tells it all; else the
-    first line does.
+    The reason is the error of TernMQ in a worker's traceback, else the first line of the text.
     """
     found = _OURS.findall(text)
     if found:

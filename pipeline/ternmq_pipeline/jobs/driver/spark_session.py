@@ -1,4 +1,4 @@
-"""A Spark session for a job: quiet, with this Python in its workers, gone without a trace."""
+"""Spark session of a job: quiet, with this Python in its workers, removed at the end."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL: Final = "local[*]"
-"""Spark in this process's machine alone, a task for each core."""
+"""Spark's master on this machine, with a task for each core."""
 
 _QUIET: Final = {
     "spark.log.level": "ERROR",
@@ -49,20 +49,20 @@ def spark_session(
 ) -> "Generator[SparkSession]":
     """Yield a session of Spark; the end of the block removes it, its JVM and its files.
 
-    What Spark prints goes to a file that is shown, its last lines, when Spark does not start. What
-    its Python workers wait for is logged here.
-    Ctrl-C and SIGTERM end the block by KeyboardInterrupt, as long as nothing inside takes them.
+    Spark prints to a file. If Spark does not start, the error has the last lines of the file. Waits
+    of the Python workers for the cluster are logged here.
+    Ctrl-C and SIGTERM end the block by KeyboardInterrupt, unless code inside handles them.
 
     Args:
-        job: What it is for: its name, and who misses what is not installed.
+        job: Name of the job, also for errors about missing packages.
         master: Spark's master.
-        settings: Settings of Spark beside ours, or instead of them.
-        spark: Take this one; it is left as it is.
+        settings: Settings of Spark, in addition to the job's or in place of them.
+        spark: Existing session to use; it is not stopped. None = a new one.
 
     Raises:
         MissingPackage: PySpark or Java is not installed.
-        UsageError: A session is there that was not given, and would end with the block.
-        JobFailed: Spark does not start, or an error of Spark's ends the block.
+        UsageError: Another session exists in this process and would end with the block.
+        JobFailed: Spark does not start, or an error of Spark ends the block.
     """
     if spark is not None:
         with failures_of(job), _active(spark):
@@ -73,10 +73,10 @@ def spark_session(
     from pyspark import SparkContext
     from pyspark.logger import PySparkLogger
 
-    # These repeat errors, on standard error, that are raised all the same.
+    # These loggers print errors that are raised too.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     logging.getLogger("py4j").addHandler(logging.NullHandler())
-    # Workers would run any other Python that is called python3.
+    # Without this setting workers run the first python3 on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     known = cast("Any", SparkContext)
@@ -99,7 +99,7 @@ def spark_session(
         except Exception as error:
             why = " / ".join((reason_of(str(error)), *_last_lines(log)))
             raise JobFailed(f"{job}: Spark does not start: {why}") from error
-        # PySpark has taken Ctrl-C, and asks a JVM for help that may not answer any more.
+        # PySpark has replaced the handler of Ctrl-C by one that calls the JVM, which may be gone.
         stack.enter_context(ended_by_signals())
         stack.callback(_end_session, made)
         with failures_of(job):
@@ -107,23 +107,23 @@ def spark_session(
 
 
 def set_active_session(spark: "SparkSession") -> None:
-    """Make a session the active one of the thread that calls.
+    """Make a session the active one of the calling thread.
 
-    Spark looks up Python data sources in the session of the thread that asks; in a thread without
-    one `df.write.format("ternmq")` and `df.writeStream.format("ternmq")` fail with
-    DATA_SOURCE_NOT_FOUND. Only the thread that made the session has it by itself. As the
-    initializer of a pool, `ThreadPoolExecutor(4, initializer=set_active_session,
-    initargs=(spark,))`, it is called in each of its threads.
+    Spark looks up Python data sources in the session of the calling thread. In a thread without a
+    session, `df.write.format("ternmq")` and `df.writeStream.format("ternmq")` fail with
+    DATA_SOURCE_NOT_FOUND. Only the thread that created the session has it. A pool calls this
+    function in each thread as `ThreadPoolExecutor(4, initializer=set_active_session,
+    initargs=(spark,))`.
 
-    Without effect where PySpark does not give each Python thread a thread of its JVM
-    (`PYSPARK_PIN_THREAD=false`), and with Spark Connect, where sessions are the server's.
+    The call has no effect with `PYSPARK_PIN_THREAD=false`, where Python threads share threads of
+    the JVM, and with Spark Connect, where the server owns the sessions.
 
     Args:
-        spark: The session, until the thread ends or another one is set. A thread that outlives it
-            keeps it, stopped: call this again there with the next session.
+        spark: Session for the rest of the thread or until the next call. A thread keeps a stopped
+            session: call this function again with the next session.
 
     Raises:
-        UsageError: It is no session, or it is stopped.
+        UsageError: The object is no session, or the session is stopped.
     """
     from pyspark.sql import SparkSession
 
@@ -145,7 +145,7 @@ def _is_stopped(spark: "SparkSession") -> bool:
 
 @contextmanager
 def _active(spark: "SparkSession") -> Generator[None]:
-    """Make a session the active one of the thread inside the block."""
+    """Make a session the active one of this thread inside the block."""
     known = _sessions_of(spark)
     before = known.getActiveSession()
     set_active_session(spark)
@@ -165,11 +165,11 @@ def _sessions_of(spark: "SparkSession") -> Any:
 
 
 def has_jvm(gateway: object | None, environment: Mapping[str, str]) -> bool:
-    """Return whether a JVM runs that this process must not end.
+    """Return whether this process uses a JVM that it must not end.
 
     Args:
-        gateway: PySpark's way to the one that it has started; None = none.
-        environment: The process's. A JVM whose spark-submit runs us says there where it is.
+        gateway: PySpark's gateway to the JVM that it started; None = none.
+        environment: Variables of the process. spark-submit sets the port of its JVM there.
     """
     return gateway is not None or "PYSPARK_GATEWAY_PORT" in environment
 
@@ -183,10 +183,10 @@ def _settings(master: str, folder: Path, others: Mapping[str, str]) -> dict[str,
 
 
 def _start_jvm(context: Any, settings: Mapping[str, str], log: Path) -> None:
-    """Start the JVM, which keeps `log` as its standard error.
+    """Start the JVM with `log` as its standard error.
 
-    In a session of its own: signals to our process group are for us, who end it. Whoever stops
-    waiting for it before it has told its port, leaves a JVM that nothing ends.
+    The JVM has a process session of its own, so that signals reach only this process, which ends
+    the JVM. An interrupt before the JVM has reported its port would leave a JVM without an owner.
     """
     from pyspark import SparkConf, java_gateway
 
@@ -199,10 +199,10 @@ def _start_jvm(context: Any, settings: Mapping[str, str], log: Path) -> None:
 
 @contextmanager
 def waits_logged(printed: Path) -> Generator[None]:
-    """Log what a file says of waits for the cluster inside the block, as clients here log theirs.
+    """Log the workers' waits for the cluster inside the block, read from a file.
 
     Args:
-        printed: What Spark prints, which Python workers of this machine print into.
+        printed: File of Spark's output, with that of the Python workers of this machine.
     """
     rest = b""
 
@@ -239,20 +239,20 @@ def _start(job: str, settings: Mapping[str, str]) -> "SparkSession":
 
 
 def _last_lines(log: Path) -> list[str]:
-    """Return what a JVM printed at last, without where it was."""
+    """Return the last lines of a JVM's output, without lines of stack traces."""
     printed = log.read_text(errors="replace").splitlines() if log.exists() else []
     return [line.strip() for line in printed if not line.startswith("\tat ")][-_LOG_LINES:]
 
 
 def _end_session(session: "SparkSession") -> None:
-    """Stop a session, unless its JVM was faster."""
+    """Stop a session, unless its JVM has ended."""
     with warnings.catch_warnings(), suppress(*jvm_gone()):
         warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM")
         session.stop()
 
 
 def _end_jvm(context: Any) -> None:
-    """End the JVM, which would else live as long as this process, and its files with it."""
+    """End the JVM. It would otherwise last as long as this process, with its files."""
     gateway = context._gateway
     if gateway is None:
         return

@@ -1,4 +1,4 @@
-"""Run of a streaming query to its end: progress as it goes, a stop that leaves nothing half."""
+"""Run of a streaming query to its end, with progress and an orderly stop."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -46,17 +46,17 @@ def run(
     *,
     ends_batches: bool = False,
 ) -> RunTotals:
-    """Run a query until it ends or somebody interrupts it.
+    """Run a query until it ends or is interrupted.
 
     Args:
-        start: Starts it.
+        start: Function that starts the query.
         observe: Callback for each completed micro-batch.
-        ends_batches: When it is interrupted, the micro-batch that is under way is finished first:
-            for a sink in which half a batch would be seen.
+        ends_batches: True = an interrupted query first finishes the present micro-batch, for a sink
+            in which half a batch would be visible.
 
     Raises:
-        PySparkException: It ended with an error. What it had committed stays, and it goes on from
-            there when it is started again.
+        PySparkException: The query ended with an error. Committed batches stay, and a new start
+            continues behind them.
     """
     with interruptions() as interruption:
         query: Any = start()
@@ -70,12 +70,12 @@ def run(
 
 
 def _stop(query: Any, *, ends_batches: bool) -> bool:
-    """Stop a query, and tell whether that was needed: it may end by itself before.
+    """Stop a query. Return False if it had ended by itself.
 
     Args:
-        query: That runs.
-        ends_batches: Stop it right behind the next end of a batch. Behind one that is known already
-            another batch may be so far that it is committed now: it would be seen, and repeated.
+        query: Running query.
+        ends_batches: True = stop right after the end of the next batch. After an earlier end
+            another batch may be committing: it would be visible and repeated.
     """
     known = _newest(query)
     while ends_batches and query.status["isTriggerActive"] and _newest(query) == known:
@@ -92,7 +92,7 @@ def _newest(query: Any) -> tuple[int, str] | None:
 
 
 class _Watch:
-    """Reads a query's progress as it comes."""
+    """Reader of a query's progress."""
 
     def __init__(self, query: Any, observe: Observe | None) -> None:
         self._query = query
@@ -119,7 +119,7 @@ class _Watch:
 
 
 def _counts(observed: Mapping[str, Any]) -> dict[str, int]:
-    """Return what the job counts in its rows: numbers in rows of `DataFrame.observe`."""
+    """Return the job's counts of rows: numbers in rows of `DataFrame.observe`."""
     found: dict[str, int] = {}
     for row in (observed or {}).values():
         counts: dict[str, int | None] = row.asDict()

@@ -1,1 +1,1 @@
-"""Folders of a job wherever Spark writes: checkpoints, and outputs with their log of files."""
+"""Folders of a job in any file system of Spark: checkpoints, and outputs with their logs."""

@@ -1,8 +1,8 @@
-"""Log of the committed files of a folder, which Spark writes: `_spark_metadata`. Pure.
+"""Spark's log of the committed files of a folder, `_spark_metadata`. Pure.
 
-A batch's file, named by its number, has a line for each file that it added; one that ends with
-`.compact` has those of all batches up to it. Files of the folder that no line names are left
-over from batches that were interrupted.
+The log has a file for each batch, named by the batch's number, with a line for each added file. A
+file that ends with `.compact` has the lines of all batches up to it. Files of the folder without a
+line are left over from interrupted batches.
 """
 
 import json
@@ -22,28 +22,28 @@ _VERSION: Final = "v1"
 
 @dataclass(frozen=True, slots=True)
 class CommittedFile:
-    """A committed file of a folder."""
+    """Committed file of a folder."""
 
     path: str
-    """A URI."""
+    """URI of the file."""
 
     bytes: int
 
     def partition(self, column: str) -> str | None:
-        """Return the file's value of a partition column, None without one."""
+        """Return the file's value of a partition column; None = no such column."""
         for part in self.path.split("/"):
             name, equals, value = part.partition("=")
             if equals and name == column:
-                # Once for the URI, once for Spark's own escaping of names.
+                # Names are escaped twice: in the URI and by Spark itself.
                 return unquote(unquote(value))
         return None
 
 
 def log_files(names: Iterable[str]) -> list[str]:
-    """Return the files of the log that together list all committed files, in order.
+    """Return the names of the log's files that list all committed files, in order.
 
     Args:
-        names: Of the log's files; others are passed over.
+        names: Names in the folder of the log. Other names are ignored.
     """
     found: dict[int, str] = {}
     compact = -1
@@ -61,11 +61,11 @@ def log_files(names: Iterable[str]) -> list[str]:
 def committed_files(
     names: Iterable[str], read: Callable[[str], str], *, location: str
 ) -> list[CommittedFile]:
-    """Return the files of a folder that its log names.
+    """Return the committed files of a folder.
 
     Args:
         names: Names of the log's files.
-        read: Returns the text of the log's file of a name.
+        read: Function that returns the text of a file of the log.
         location: Location of the log, for errors.
 
     Raises:
@@ -79,20 +79,20 @@ def committed_files(
 
 
 def last_batch(names: Iterable[str]) -> int:
-    """Return the number of the last batch that is committed, −1 when none is."""
+    """Return the number of the last committed batch; −1 = none."""
     found = (_NAME.fullmatch(name) for name in names)
     return max((int(match[1]) for match in found if match), default=-1)
 
 
 def files_of(text: str, *, name: str) -> list[CommittedFile]:
-    """Return what one file of the log adds.
+    """Return the files that one file of the log adds.
 
     Args:
-        text: The file.
-        name: What it is called, for errors.
+        text: Content of the log's file.
+        name: Name of the log's file, for errors.
 
     Raises:
-        JobFailed: It is no such file.
+        JobFailed: The text has another form.
     """
     version, *lines = text.splitlines() or [""]
     if version != _VERSION:

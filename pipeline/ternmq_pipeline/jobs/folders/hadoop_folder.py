@@ -1,4 +1,4 @@
-"""A folder of any file system that Spark's Hadoop knows, and its location."""
+"""Folder of any file system of Spark's Hadoop, and its location."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def location_of(text: str, *, option: str) -> str:
-    """Return a folder as Spark is to be told: a URI as it is, a path from the root on.
+    """Return the location of a folder for Spark: a URI unchanged, a path as an absolute one.
 
     Raises:
-        UsageError: It is empty or no path.
+        UsageError: The text is empty or no path.
     """
     if not text or "\0" in text:
         raise UsageError(f"{option}={text!r}: must be a folder")
@@ -23,11 +23,11 @@ def location_of(text: str, *, option: str) -> str:
 
 
 class HadoopFolder:
-    """A folder of any file system that Spark knows: the disk, HDFS, an object store.
+    """Folder of any file system that Spark supports: the disk, HDFS, an object store.
 
     Args:
-        spark: Whose file systems and settings.
-        location: From `location_of`.
+        spark: Session with the file systems and their settings.
+        location: Result of `location_of`.
     """
 
     def __init__(self, spark: "SparkSession", location: str) -> None:
@@ -41,16 +41,16 @@ class HadoopFolder:
         return self.location
 
     def on_disk(self) -> Path | None:
-        """Return where the folder is among this machine's files; None when it is elsewhere."""
+        """Return the path of the folder on this machine; None = another file system."""
         if self._files.getUri().getScheme() != "file":
             return None
         return Path(str(self._path.toUri().getPath()))
 
     def names(self, folder: str = "") -> list[str]:
-        """Return what is in the folder, or in one below it, sorted; nothing when it is not there.
+        """Return the sorted names in the folder, or in one below it; none if it does not exist.
 
         Raises:
-            UsageError: It is a file.
+            UsageError: The location is a file.
         """
         path = self._below(folder) if folder else self._path
         if not self._files.exists(path):
@@ -68,7 +68,7 @@ class HadoopFolder:
             stream.close()
 
     def write(self, name: str, text: str) -> None:
-        """Write a text to a file that is not there yet, and make the folders that it needs."""
+        """Write a text to a new file, and create missing folders."""
         stream: Any = self._files.create(self._below(name), False)
         try:
             stream.write(bytearray(text.encode()))
@@ -76,7 +76,7 @@ class HadoopFolder:
             stream.close()
 
     def committed(self) -> list[CommittedFile]:
-        """Return the files that Spark's log says are in the folder."""
+        """Return the committed files in Spark's log of the folder."""
         return file_sink_log.committed_files(
             self.names(file_sink_log.FOLDER),
             lambda name: self.read(f"{file_sink_log.FOLDER}/{name}"),

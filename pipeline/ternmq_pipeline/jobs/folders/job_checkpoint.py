@@ -1,4 +1,4 @@
-"""Checkpoints of jobs: the mark that says whose one is, its lock, and its committed offsets."""
+"""Checkpoints of jobs: the mark of the job, the lock, and the committed offsets."""
 
 import json
 from collections.abc import Generator, Mapping
@@ -11,21 +11,22 @@ from ternmq_pipeline.jobs.folders.hadoop_folder import HadoopFolder
 from ternmq_runtime.directory_lock import DirectoryLock
 
 MARK: Final = "ternmq-job.json"
-"""In a checkpoint: which job it belongs to, beside Spark's own files."""
+"""File in a checkpoint that names its job, beside Spark's own files."""
 
 _OFFSET_LINES: Final = 3
-"""Lines of a file of offsets: version, settings, and the offset of the one source."""
+"""Lines of a file of offsets: version, settings, offset of the only source."""
 
 
 def claim(checkpoint: HadoopFolder, job: Mapping[str, object]) -> bool:
-    """Make a checkpoint a job's, or make sure that it is, and tell whether it has batches.
+    """Mark a new checkpoint, or check the mark of an existing one. Return whether it has batches.
 
     Args:
-        checkpoint: Where it is, or is to be.
-        job: What makes it this job, by the names of its options: JSON's values.
+        checkpoint: Folder of the checkpoint.
+        job: Options that identify the job, as JSON values by name.
 
     Raises:
-        UsageError: It is another job's, or a folder with something else; nothing is changed.
+        UsageError: The checkpoint belongs to another job, or the folder has other content. The
+            folder is not changed.
     """
     names = checkpoint.names()
     if MARK in names:
@@ -48,14 +49,14 @@ def claim(checkpoint: HadoopFolder, job: Mapping[str, object]) -> bool:
 def exclusive_run(checkpoint: HadoopFolder) -> Generator[None]:
     """Lock a job's checkpoint against other runs inside the block.
 
-    Spark would let two of them do the batch that neither has committed, each for itself. Only on
-    disks can this be seen; nobody locks folders elsewhere.
+    Spark would let two runs process the next batch, each for itself. Only folders on a disk are
+    locked; other file systems have no locks.
 
     Args:
-        checkpoint: The job's: see `claim`.
+        checkpoint: Checkpoint of the job, after `claim`.
 
     Raises:
-        UsageError: Another run has it.
+        UsageError: Another run has the lock.
     """
     path = checkpoint.on_disk()
     if path is None:
@@ -88,12 +89,10 @@ def _said(value: object) -> str:
 
 
 def committed_offsets(checkpoint: HadoopFolder) -> str:
-    """Return the offsets at which the last committed batch ended, as the source wrote them.
-
-    Empty: no batch is committed.
+    """Return the end of the last committed batch, in the source's form; empty = no batch.
 
     Raises:
-        JobFailed: Its files are not such as Spark writes.
+        JobFailed: The files of the checkpoint have another form than Spark's.
     """
     batch = file_sink_log.last_batch(checkpoint.names("commits"))
     if batch < 0:
