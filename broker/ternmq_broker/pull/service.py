@@ -73,7 +73,7 @@ class PullService:
         bytes_max = check_range("bytes_max", request.bytes_max, 0) or OFFSET_MAX
         wait_ms = min(check_range("wait_ms", request.wait_ms, 0), self.env.live.broker.pull_wait_ms)
         hot, cold = self.env.store.reads.limits()
-        wanted = ReadRequest(
+        read = ReadRequest(
             topic=request.topic,
             queue_id=request.queue_id,
             offset=QueueOffset(request.offset),
@@ -94,15 +94,14 @@ class PullService:
             )
         place = (request.topic, request.queue_id)
         goes_on_at = self.answers.goes_on_at(
-            request.group, *place, wanted.offset, request.offset_epoch
+            request.group, *place, read.offset, request.offset_epoch
         )
         if goes_on_at is not None:
             first, end = self.env.store.queue_range(*place)
             moved = messages.PullReply(next_offset=goes_on_at, min_offset=first, max_offset=end)
             moved.status.code = ResponseCode.PULL_OFFSET_MOVED
             return moved
-        pulling = _UnaryPull(self, wanted)
-        result, outcome = await pulling.run(wait_ms)
+        result, outcome = await self._wait_and_read(read, wait_ms)
         reply = messages.PullReply(
             next_offset=outcome.next_offset,
             min_offset=result.min_offset,
@@ -110,7 +109,7 @@ class PullService:
             records=result.records,
             record_sizes=pack_int32s(result.record_sizes),
             suggested_broker_id=MASTER_ID
-            if self.answers.is_masters(wanted, outcome)
+            if self.answers.is_masters(read, outcome)
             else self.answers.suggested_broker_id(
                 request.group, is_far_behind=result.suggest_pull_from_slave
             ),
@@ -164,88 +163,82 @@ class PullService:
             raise refusal(ResponseCode.QUERY_NOT_FOUND, f"no message has the id {message_id}")
         return messages.ViewMessageReply(record=data)
 
-
-@dataclass(frozen=True, slots=True)
-class _UnaryPull:
-    """State of a unary pull."""
-
-    service: PullService
-    wanted: ReadRequest
-
-    async def run(self, wait_ms: int) -> tuple[ReadResult, PullOutcome]:
-        """Read, and while there is nothing new wait for it."""
-        offset = self.wanted.offset
-        result, outcome = await self._read(offset)
+    async def _wait_and_read(
+        self, read: ReadRequest, wait_ms: int
+    ) -> tuple[ReadResult, PullOutcome]:
+        """Read, and wait for a message while there is none."""
+        offset = read.offset
+        result, outcome = await self._read(read, offset)
         if outcome.code is not ResponseCode.PULL_NOT_FOUND or not wait_ms:
             return result, outcome
-        begun_at_ms = self.service.env.clock.monotonic_ms()
+        begun_at_ms = self.env.clock.monotonic_ms()
         deleted: set[str] = set()
-        topic, queue_id = self.wanted.topic, self.wanted.queue_id
+        topic, queue_id = read.topic, read.queue_id
         try:
             async with asyncio.timeout(wait_ms / 1000):
-                while self._is_waiting(result, outcome, begun_at_ms):
-                    if self.service.env.admission.is_closing:
+                while self._is_waiting(read, result, outcome, begun_at_ms):
+                    if self.env.admission.is_closing:
                         break
-                    with self.service.deletion_listeners.listening(deleted.add):
-                        await self._arrival(outcome.next_offset)
+                    with self.deletion_listeners.listening(deleted.add):
+                        await self._arrival(read, outcome.next_offset)
                     if topic in deleted:
                         raise no_topic(topic)
-                    self.service.rules.check_queue(topic, queue_id)
-                    result, outcome = await self._read(outcome.next_offset)
+                    self.rules.check_queue(topic, queue_id)
+                    result, outcome = await self._read(read, outcome.next_offset)
         except TimeoutError:
-            if self._has_moved(outcome.next_offset):
+            if self._has_moved(read, outcome.next_offset):
                 # No message matched, or the caller would have been woken: answer the next offset.
-                result, outcome = await self._read(outcome.next_offset)
+                result, outcome = await self._read(read, outcome.next_offset)
         if outcome.code is ResponseCode.PULL_NOT_FOUND and outcome.next_offset > offset:
             outcome = outcome._replace(code=ResponseCode.PULL_RETRY_IMMEDIATELY)
         return result, outcome
 
-    def _is_waiting(self, result: ReadResult, outcome: PullOutcome, begun_at_ms: int) -> bool:
+    def _is_waiting(
+        self, read: ReadRequest, result: ReadResult, outcome: PullOutcome, begun_at_ms: int
+    ) -> bool:
         """Return whether the caller is to wait: there is no message yet.
 
-        A pull that was woken and still has nothing is answered, as by RocketMQ: all that came was
-        filtered out, and the caller is told how far it is. One that filters by properties is woken
-        by every message, since only its read looks at them; so it is answered every few seconds.
+        A pull that was woken and still has nothing is answered with its next offset, as by
+        RocketMQ: the filter let nothing pass. A pull that filters by properties is woken by every
+        message, since only its read filters; so it is answered every few seconds.
         """
         if outcome.next_offset < result.max_offset:
             return False
-        if outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY and self.wanted.record_filter:
-            waited_ms = self.service.env.clock.monotonic_ms() - begun_at_ms
+        if outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY and read.record_filter:
+            waited_ms = self.env.clock.monotonic_ms() - begun_at_ms
             return waited_ms < _REPORT_PAUSE_MS
         return outcome.code is ResponseCode.PULL_NOT_FOUND
 
-    async def _arrival(self, next_offset: QueueOffset) -> None:
-        """Wait until the queue has a message at `next_offset`.
-
-        One may have come while a read from the disk was under way: then there is no wait.
-        """
-        if self._has_moved(next_offset):
+    async def _arrival(self, read: ReadRequest, next_offset: QueueOffset) -> None:
+        """Wait until the queue has a message at `next_offset`."""
+        # A message may have come while a read from the disk was under way.
+        if self._has_moved(read, next_offset):
             return
-        topic, queue_id = self.wanted.topic, self.wanted.queue_id
+        topic, queue_id = read.topic, read.queue_id
         arrived = asyncio.Event()
-        held = HeldPull(topic, queue_id, next_offset, arrived.set, self.wanted.tag_codes)
-        self.service.holds.hold(held)
+        held = HeldPull(topic, queue_id, next_offset, arrived.set, read.tag_codes)
+        self.holds.hold(held)
         try:
             await arrived.wait()
         finally:
-            self.service.holds.release(held)
+            self.holds.release(held)
 
-    def _has_moved(self, next_offset: QueueOffset) -> bool:
+    def _has_moved(self, read: ReadRequest, next_offset: QueueOffset) -> bool:
         """Return whether the queue has a message at `next_offset`."""
-        end = self.service.env.store.queue_range(self.wanted.topic, self.wanted.queue_id)[1]
+        end = self.env.store.queue_range(read.topic, read.queue_id)[1]
         return end > next_offset
 
-    async def _read(self, offset: QueueOffset) -> tuple[ReadResult, PullOutcome]:
-        """Read once; a filter by properties is asked about as many messages, in several reads."""
+    async def _read(self, read: ReadRequest, offset: QueueOffset) -> tuple[ReadResult, PullOutcome]:
+        """Read once; a filter by properties reads as many units, in several parts."""
         end = offset + FILTER_UNITS_MAX
         while True:
-            most = min(self.wanted.record_filter_max, end - offset)
-            wanted = replace(self.wanted, offset=offset, record_filter_max=most)
-            result = await self.service.env.reader.read(wanted)
-            outcome = self.service.answers.outcome(wanted, result)
-            if result.status is not ReadStatus.NO_MATCHED_MESSAGE or wanted.record_filter is None:
+            units_max = min(read.record_filter_max, end - offset)
+            part = replace(read, offset=offset, record_filter_max=units_max)
+            result = await self.env.reader.read(part)
+            outcome = self.answers.outcome(part, result)
+            if result.status is not ReadStatus.NO_MATCHED_MESSAGE or part.record_filter is None:
                 return result, outcome
             offset = outcome.next_offset
-            if not wanted.offset < offset < min(end, result.max_offset):
+            if not part.offset < offset < min(end, result.max_offset):
                 return result, outcome
             await yield_to_threads()
