@@ -29,10 +29,6 @@ class GroupAssembly:
 
     A slave assigns no locks, and creates no topics.
 
-    Args:
-        env: Settings, store and tables of the term.
-        writer: Stores messages that are sent back.
-
     Attributes:
         sessions: Sessions of clients.
         locks: Locks of queues.

@@ -30,12 +30,8 @@ class OffsetRules:
     """Rules for the offsets of a queue and for their committers.
 
     Args:
-        store: Store with the queues.
-        topics: Topics of the broker.
-        offsets: Committed offsets.
         locks: Locks of queues; None at a slave, where a member may commit messages that it read
             under a lock of the master.
-        clock: Clock of the leases.
     """
 
     def __init__(

@@ -95,8 +95,6 @@ class SessionManager:
     """Sessions of the broker. The only writer of the `ClientTable`.
 
     Args:
-        clock: Clock of heartbeats and comparisons.
-        table: Connected clients.
         on_left: Called with client id and group when a member leaves, before others know it.
         notifies_members: Returns whether the members of a group are notified of changes.
         on_group: Called with a group when its members or their subscriptions changed.

@@ -25,9 +25,6 @@ class StatusService:
     """Service that reports the replication status of one member.
 
     Args:
-        member: The member.
-        store: The member's store.
-        flush_mode: Flush mode of the store.
         describe_role: Adds the fields that masters or slaves alone have.
     """
 

@@ -24,9 +24,6 @@ class FilterBitMaps:
     """Bit maps of records by the conditions of all groups that read their topic.
 
     Owned by the store's thread.
-
-    Args:
-        table: Conditions of all groups.
     """
 
     def __init__(self, table: FilterTable) -> None:

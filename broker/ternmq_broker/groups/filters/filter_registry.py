@@ -22,9 +22,6 @@ class FilterRegistry:
     """Conditions of the groups' members. The only writer of the `FilterTable`.
 
     Args:
-        table: Conditions of groups.
-        clients: Connected clients.
-        clock: Clock of the ages of conditions.
         log_end: Returns the end of the log. Offsets show the messages that are older than a
             condition; times do not, because a clock may have been set back.
     """

@@ -43,8 +43,6 @@ class FilterRules:
     """Rules for subscriptions at this broker. Reads the tables, owns nothing.
 
     Args:
-        clients: Connected clients and the subscriptions of their groups.
-        table: Conditions of groups.
         property_filter_enabled: True when SQL92 conditions are served.
         retry_filter_enabled: True when the messages of a retry topic are filtered by the group's
             subscriptions to their origin topics.

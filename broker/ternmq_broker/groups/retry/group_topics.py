@@ -30,8 +30,6 @@ class GroupTopics:
     """Retry and dead-letter topics of groups, created when they are needed. Owns nothing.
 
     Args:
-        topics: Topics of the broker.
-        clock: Clock of the topic table.
         on_created: Called after each new topic; messages in it may be acknowledged only when the
             table is saved.
         is_slave: True at a slave, which creates no topics.

@@ -60,14 +60,7 @@ def _number(record: InternalRecord, name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RetryTopicRouting:
-    """Routing of records by settings and locks of their group. Owns nothing.
-
-    Args:
-        groups: Settings of groups.
-        locks: Locks of queues, which orderly groups have.
-        topics: Retry and dead-letter topics of groups.
-        clock: Clock of the leases.
-    """
+    """Routing of records by settings and locks of their group. Owns nothing."""
 
     groups: GroupTable
     locks: LockTable

@@ -25,10 +25,6 @@ class EpochClaims:
     until a poll confirms a higher epoch. A slave that knows of one acknowledges no byte of this
     master, so serving on is as safe as with a slave that cannot reach the master.
 
-    Args:
-        replicas: Slaves of the master, fenced by a confirmed epoch.
-        poll: Polls NameServers and members.
-
     Attributes:
         job: Polls about the claims.
     """

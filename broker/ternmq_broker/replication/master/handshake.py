@@ -17,11 +17,6 @@ _EPOCHS_MAX: Final = 100_000
 def check_hello(hello: replication.FollowHello, member: Membership, *, file_bytes: int) -> None:
     """Refuse a slave of another broker name, or one whose log cannot become the master's.
 
-    Args:
-        hello: First message of the slave.
-        member: The master.
-        file_bytes: Length of the files of the master's log.
-
     Raises:
         RefusedError: The slave may not follow.
     """

@@ -138,12 +138,6 @@ class InSync:
     ) -> bool:
         """Record that all bytes before `offset` are safe at a slave.
 
-        Args:
-            follower: The slave.
-            offset: Acknowledged offset of the log.
-            end: End of the master's log.
-            now_ms: Monotonic clock.
-
         Returns:
             True when the slave begins to count.
 
@@ -192,11 +186,7 @@ class InSync:
         return ceased
 
     def confirm(self, safe: PhysicalOffset) -> PhysicalOffset:
-        """Return the confirm offset, which never decreases.
-
-        Args:
-            safe: End of the bytes that are safe at the master.
-        """
+        """Return the confirm offset, which never decreases."""
         if self.needed:
             safe = min(safe, max(self._waits_from, self._replicated_to))
         self._confirmed = max(self._confirmed, safe)

@@ -44,10 +44,7 @@ class Replicas:
     slaves that needs none pays one check per append.
 
     Args:
-        member: The master.
-        store: The master's store.
         confirmations: Waiting senders.
-        clock: Measures the silence of slaves.
         slave_timeout_ms: Silence after which a slave does not count any more.
 
     Attributes:
@@ -169,9 +166,6 @@ class Replicas:
         """Wait until each slave that counts has the whole log and its confirm offset.
 
         Messages that are appended meanwhile count too. Cancelling is safe.
-
-        Args:
-            timeout_s: Limit on the whole wait.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -253,14 +247,6 @@ class LogSender:
 
     Three tasks read acknowledgements, write pieces of the log, and watch the time. The first task
     that ends ends the stream.
-
-    Args:
-        replicas: Slaves of the master; record what this slave has.
-        follower: Progress of the slave.
-        hello: The slave's first message.
-        peer: Address of the slave.
-        stream: Stream to the slave.
-        blocking: Runs reads of the log that need the disk.
 
     Attributes:
         appended: End of the slave's log, as the slave reports it.

@@ -47,11 +47,8 @@ class FollowService:
     """Service that sends slaves their master's log.
 
     Args:
-        replicas: Slaves of the master.
-        blocking: Runs reads of the log that need the disk.
         on_claim: Called with the id and the host of a slave that claims a higher epoch than the
             master's, believed or not.
-        admission: Admission of slaves.
     """
 
     def __init__(

@@ -102,11 +102,6 @@ class EpochPoll:
     """Poll for one broker name. Stores only rejected answers, to log each once.
 
     Args:
-        env: Network.
-        cluster: Cluster of the broker.
-        name: Broker name of the members.
-        nameservers: Addresses of all NameServers.
-        members: Returns every reported or remembered member.
         store_id: Returns the id of the own log's store; "" for a new log. Epochs that members of
             another store report do not count.
         known: Returns the highest epoch that this member knows of. A member's answer that is too

@@ -34,9 +34,6 @@ class MemberDiscovery:
     """Search for the members of one broker name. Stores members through `remember` only.
 
     Args:
-        env: Network and clock.
-        cluster: Cluster of the broker.
-        name: Broker name of the members.
         nameservers: Addresses of all NameServers; their hosts replace "*" in endpoints.
         remembered: Returns the members as they were last known.
         remember: Called with the members whenever they have changed.

@@ -38,8 +38,6 @@ class ReplicationState:
     Args:
         root: The data directory; the file's folder is made with the first change.
         files: Used in the blocking pool only.
-        blocking: Blocking pool.
-        record: Content of the file.
         is_current: True when the file has a checksum, or the record is that of a new member.
 
     Attributes:

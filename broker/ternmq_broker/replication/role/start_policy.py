@@ -144,10 +144,6 @@ def why_not_promote(own: MemberLog, others: Sequence[MemberAnswer]) -> str:
 
     Of the slaves that a message needed, the slave with the longest log of the newest epoch has it.
     That slave is among those that answered, if fewer slaves are missing than a message needed.
-
-    Args:
-        own: Log of the slave.
-        others: Answers of the other members.
     """
     if own.is_empty:
         return "its log holds nothing"

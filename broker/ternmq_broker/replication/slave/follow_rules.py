@@ -41,11 +41,6 @@ def cut_needed(
 ) -> LogCut | None:
     """Return the cut that the slave's log needs before the slave can follow; None for no cut.
 
-    Args:
-        accepted: Answer of the master.
-        log: Log of the slave.
-        file_bytes: Length of the files of the slave's log.
-
     Raises:
         ProtocolBroken: The answer is impossible.
     """
@@ -83,10 +78,6 @@ def _check_start(at: int, file_bytes: int) -> None:
 def check_master(epochs: Epochs, *, highest_epoch: int) -> int:
     """Return the master's epoch.
 
-    Args:
-        epochs: Epochs of the master's log.
-        highest_epoch: Highest epoch that the slave knows of.
-
     Raises:
         ProtocolBroken: The list is empty, a newer epoch is known, or the epoch is implausible.
     """
@@ -103,12 +94,6 @@ def check_piece(
     piece: replication.LogPiece, *, epoch: int, highest_epoch: int, log_end: int
 ) -> None:
     """Check that a piece continues the log, and belongs to the epoch of the handshake.
-
-    Args:
-        piece: Piece of the log, with bytes or without.
-        epoch: Epoch of the master.
-        highest_epoch: Highest epoch that the slave knows of.
-        log_end: End of the slave's log.
 
     Raises:
         ProtocolBroken: The piece is impossible.

@@ -62,11 +62,6 @@ class LogFollower:
     when this slave's own flush mode has made it safe.
 
     Args:
-        member: The slave.
-        env: Network, clock and blocking calls.
-        store: The slave's store.
-        store_loop: Jobs of the store, woken by each append and each confirm offset.
-        flush_mode: Flush mode of the store.
         on_cut: Called with a cut that the log needs before the slave can follow, and with the
             master's epoch. The callee ends the term.
         is_term_over: Returns whether the given epoch of the master is later than the term's.

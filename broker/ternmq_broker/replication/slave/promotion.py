@@ -37,11 +37,6 @@ class PromotionService:
     """Service of promotions, at every member. Owned by the broker's loop.
 
     Args:
-        member: Membership of the broker.
-        own_id: Configured id.
-        env: Clock, randomness.
-        store: Store of the broker.
-        tables: Tables of the broker.
         following: Replication of a slave; None for a master.
         make_readable: Dispatches confirmed messages at once.
     """

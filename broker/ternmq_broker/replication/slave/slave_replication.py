@@ -21,14 +21,7 @@ class SlaveReplication:
     """Replication of the master's log and tables; a log that must be cut ends the term.
 
     Args:
-        member: The slave.
-        env: Network, clock and blocking calls.
-        store: The slave's store.
-        tables: The slave's tables.
-        flush_mode: Flush mode of the store.
         no_cleaning: Held while a topic is deleted.
-        store_loop: Jobs of the store.
-        topics_changed: Called after topics changed.
         topic_gone: Called with each topic that was deleted.
 
     Attributes:

@@ -48,11 +48,7 @@ class TableApplier:
     parsed in the blocking pool, where they delay no caller.
 
     Args:
-        env: Clock and blocking calls.
-        store: Store of the slave.
-        tables: Tables of the slave.
         no_cleaning: Held while a topic is deleted: retention removes no files then.
-        topics_changed: Called after topics changed.
         topic_gone: Called with each deleted topic, so that held pulls of it end.
     """
 

@@ -26,9 +26,6 @@ class MetadataService:
     """Service that sends this broker's tables to other members. Owns its readers.
 
     Args:
-        tables: Tables of this broker.
-        store: Store of this broker.
-        env: Clock and blocking calls.
         incarnation: Random text that names the term.
         admission: Ends the waits of readers when it closes.
     """
@@ -66,11 +63,7 @@ class MetadataService:
             self._note_caught_up(stream)
 
     async def settle(self, timeout_s: float) -> None:
-        """Wait until every reader has the present tables. Cancelling is safe.
-
-        Args:
-            timeout_s: Limit on the wait.
-        """
+        """Wait until every reader has the present tables. Cancelling is safe."""
         self._behind = set(self._readers)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):

@@ -49,7 +49,6 @@ class TableSnapshots:
     """Source of snapshots of the tables. Owns nothing.
 
     Args:
-        tables: Tables of this broker.
         deletions: Returns the offsets before which records of deleted topics do not count.
         incarnation: Random text that names the term.
     """

@@ -27,9 +27,6 @@ class TableSynchronizer:
     Source: RocketMQ `SlaveSynchronize`.
 
     Args:
-        env: Clock and blocking calls.
-        tables: Tables of the slave.
-        applier: Applier of changes to the tables.
         connection: Returns the connection to the master, while the slave follows.
     """
 

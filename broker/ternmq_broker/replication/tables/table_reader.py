@@ -30,12 +30,7 @@ class TableUpdate(NamedTuple):
 
 
 class TableReader:
-    """Reader of one member's tables, one round at a time.
-
-    Args:
-        connection: Connection to the member.
-        blocking: Runs the parsing of tables.
-    """
+    """Reader of one member's tables, one round at a time."""
 
     def __init__(self, connection: Connection, blocking: Blocking) -> None:
         self._stream: Stream = connection.open(METADATA)
