@@ -159,7 +159,7 @@ class Term(Lifecycle):
         assert self._outcome is not None
         return self._outcome
 
-    def heard_of(self, epoch: int, who: str) -> None:
+    def note_epoch(self, epoch: int, who: str) -> None:
         """Record that an epoch of the broker's name has begun.
 
         A master of a lower one acknowledges nothing from then on, and its term is over.
@@ -168,7 +168,7 @@ class Term(Lifecycle):
             epoch: Number of the epoch.
             who: Name of the sender, for the log.
         """
-        if doubt := self.member.state.heard_of(epoch):
+        if doubt := self.member.state.note_epoch(epoch):
             if self._doubts.get(who) != doubt:  # a NameServer tells it again and again
                 self._doubts[who] = doubt
                 logger.error("epoch not taken from=%s reason=%s", who, doubt)
@@ -265,7 +265,7 @@ class Term(Lifecycle):
             tables.topics,
             nameservers=self._config.nameserver_addresses,
             interval_ms=self._config.registration_interval_ms,
-            on_epoch=self.heard_of,
+            on_epoch=self.note_epoch,
             on_members=self._note_members,
             on_registered=self._registered,
         )
@@ -322,7 +322,7 @@ class Term(Lifecycle):
             state=state,
             discovery=discovery,
             epoch_poll=epoch_poll,
-            heard_of=self.heard_of,
+            note_epoch=self.note_epoch,
             end=self.end,
             cut=self._end_with_cut,
         )
@@ -369,14 +369,7 @@ class Term(Lifecycle):
         put_found_topics(tables.topics, store.queues(), now_ms=self._env.clock.wall_ms())
         if not member.state.members:
             return
-        await take_over_offsets(
-            self._env,
-            member.discovery,
-            tables,
-            cluster=member.identity.cluster,
-            name=member.identity.name,
-            end_of=store.next_offset,
-        )
+        await take_over_offsets(self._env, member.discovery, tables, end_of=store.next_offset)
 
     async def _serve(
         self, stack: AsyncExitStack, parts: BrokerAssembly, registrar: Registrar, member: Membership

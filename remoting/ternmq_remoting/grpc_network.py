@@ -11,7 +11,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from ternmq_model.errors import TernError, Unreachable
 from ternmq_remoting.connection import GrpcConnection
 from ternmq_remoting.health import CHECK
-from ternmq_remoting.peer import identity_of, is_expected, texts_of
+from ternmq_remoting.peer import is_expected, texts_of
 from ternmq_remoting.rpc import Address, Connection, Handler, Identity, Server
 from ternmq_remoting.server import GrpcListener
 from ternmq_runtime.fork_safety import check_process
@@ -128,7 +128,7 @@ async def _probe(
         return error
     if reply.status != HealthCheckResponse.SERVING:
         return Unreachable(f"{connection.address}: the server does not serve at present")
-    found = identity_of(texts_of(metadata))
+    found = Identity.from_metadata(texts_of(metadata))
     if not is_expected(found, expect):
         return Unreachable(f"{connection.address}: is {found or 'no broker'}, expected is {expect}")
     connection.identity = found

@@ -37,19 +37,6 @@ def texts_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> Mapping[str,
     return {key.lower(): value for key, value in metadata or () if isinstance(value, str)}
 
 
-def identity_of(metadata: Mapping[str, str]) -> Identity | None:
-    """Return the identity in a peer's metadata; None = it is missing or incomplete."""
-    try:
-        return Identity(
-            cluster=metadata["ternmq-cluster"],
-            name=metadata["ternmq-broker-name"],
-            broker_id=int(metadata["ternmq-broker-id"]),
-            epoch=int(metadata["ternmq-epoch"]),
-        )
-    except (KeyError, ValueError):
-        return None
-
-
 def is_expected(found: Identity | None, expect: Identity | None) -> bool:
     """Return whether a peer is the expected one. A higher epoch is a later state of that broker."""
     if expect is None:

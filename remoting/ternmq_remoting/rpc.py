@@ -81,6 +81,19 @@ class Identity:
             ("ternmq-epoch", str(self.epoch)),
         )
 
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, str]) -> "Identity | None":
+        """Return the identity in a peer's metadata; None = it is missing or incomplete."""
+        try:
+            return cls(
+                cluster=metadata["ternmq-cluster"],
+                name=metadata["ternmq-broker-name"],
+                broker_id=int(metadata["ternmq-broker-id"]),
+                epoch=int(metadata["ternmq-epoch"]),
+            )
+        except (KeyError, ValueError):
+            return None
+
 
 @dataclass(frozen=True, slots=True)
 class Call:

@@ -5,7 +5,7 @@ import logging
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Never, TypeVar, cast
 
 import grpc.aio
@@ -283,16 +283,12 @@ def _bind(server: grpc.aio.Server, listen: Address) -> Address:
         raise CannotListen(f"cannot listen on {listen}: gRPC could not bind it") from error
 
 
+@dataclass(frozen=True, slots=True)
 class GrpcServer:
     """Listening server. Made by a `GrpcListener`."""
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
-
-    @property
-    def address(self) -> Address:
-        """Address on which the server listens, with its port."""
-        return self._address
+    address: Address
+    """Address on which the server listens, with its port."""
 
 
 class GrpcListener(grpc.GenericRpcHandler):

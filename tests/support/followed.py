@@ -136,7 +136,7 @@ def member_of(
         epoch_poll=EpochPoll(
             env, cluster=cluster, name=name, nameservers=(), members=discovery.members
         ),
-        heard_of=lambda _epoch, _who: None,
+        note_epoch=lambda _epoch, _who: None,
         end=end,
         cut=lambda _cut: None,
     )

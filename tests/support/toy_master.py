@@ -211,7 +211,7 @@ async def toy_slave(
         epoch_poll=EpochPoll(
             env, cluster=CLUSTER, name=NAME, nameservers=(), members=discovery.members
         ),
-        heard_of=lambda _epoch, _who: None,
+        note_epoch=lambda _epoch, _who: None,
         end=lambda _reason: None,
         cut=lambda _cut: None,
     )

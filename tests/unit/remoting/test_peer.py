@@ -5,7 +5,6 @@ import pytest
 from ternmq_model.address import Address
 from ternmq_remoting.peer import (
     address_of_peer,
-    identity_of,
     is_expected,
     target_of,
     texts_of,
@@ -47,16 +46,16 @@ def test_identity_is_shown_as_operators_know_it() -> None:
 
 
 def test_identity_survives_the_way_through_metadata() -> None:
-    assert identity_of(texts_of((*ME.to_metadata(), ("x-bin", b"\0")))) == ME
+    assert Identity.from_metadata(texts_of((*ME.to_metadata(), ("x-bin", b"\0")))) == ME
 
 
 @pytest.mark.parametrize("lost", range(4))
 def test_incomplete_identity_is_none(lost: int) -> None:
     pairs = list(ME.to_metadata())
-    assert identity_of(dict(pairs[:lost] + pairs[lost + 1 :])) is None
+    assert Identity.from_metadata(dict(pairs[:lost] + pairs[lost + 1 :])) is None
     key, _ = pairs[lost]
     if key.endswith(("-id", "-epoch")):
-        assert identity_of({**dict(pairs), key: "many"}) is None
+        assert Identity.from_metadata({**dict(pairs), key: "many"}) is None
 
 
 def test_expected_peer_is_same_broker_at_same_or_later_epoch() -> None:

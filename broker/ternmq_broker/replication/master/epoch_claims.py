@@ -62,9 +62,9 @@ class EpochClaims:
         polled = await self._poll()
         claims, self._claims = self._claims, {}
         epoch = self._replicas.epoch
-        highest, whence = polled.confirmed(claims)
+        highest, source = polled.confirmed(claims)
         if highest > epoch:
-            self._replicas.fence(highest, whence)
+            self._replicas.fence(highest, source)
         else:
             logger.warning(
                 "higher epoch is claimed and not confirmed epoch=%s claimed_by=%s asked=%s"

@@ -112,7 +112,7 @@ class Replicas:
             RefusedError: Another process with that id follows, and is not silent.
         """
         while (old := self._senders.get(broker_id)) is not None:
-            silent_ms = self.clock.monotonic_ms() - old.heard_at_ms
+            silent_ms = self.clock.monotonic_ms() - old.received_at_ms
             if old.incarnation != incarnation and silent_ms < self._in_sync.slave_timeout_ms:
                 remark = f"another slave with id {broker_id} follows"
                 raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
@@ -194,14 +194,14 @@ class Replicas:
         if ceased:
             self._moved()
 
-    def fence(self, epoch: int, whence: str) -> None:
+    def fence(self, epoch: int, source: str) -> None:
         """Acknowledge nothing from now on and end the term, if `epoch` is above the master's.
 
         Safe to repeat.
 
         Args:
             epoch: Number of an epoch that has begun.
-            whence: Name of the process that reported the epoch.
+            source: Name of the process that reported the epoch.
         """
         if epoch <= max(self.epoch, self._fenced_by):
             return
@@ -210,8 +210,8 @@ class Replicas:
             f"epoch {epoch} has begun, this master's is {self.epoch}: there is another one"
         )
         self.store.confirm_limit = self.store.confirm_offset
-        logger.error("master deposed epoch=%s higher=%s known_from=%s", self.epoch, epoch, whence)
-        self.member.state.heard_of(epoch)
+        logger.error("master deposed epoch=%s higher=%s known_from=%s", self.epoch, epoch, source)
+        self.member.state.note_epoch(epoch)
         self.member.end(EndReason.FENCED)
 
     def _moved(self) -> None:
@@ -266,7 +266,7 @@ class LogSender:
         clock = replicas.clock
         self.follower = follower
         self.incarnation = hello.incarnation
-        self.heard_at_ms = clock.monotonic_ms()
+        self.received_at_ms = clock.monotonic_ms()
         self.connected_at_ms = clock.wall_ms()
         self.flush_mode = hello.flush_mode
         self.peer = peer
@@ -278,7 +278,7 @@ class LogSender:
         self._store = replicas.store
         self._clock = clock
         self._blocking = blocking
-        self._written_at_ms = self.heard_at_ms
+        self._written_at_ms = self.received_at_ms
         self._changed = asyncio.Event()
         self._ack = asyncio.Event()
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -348,7 +348,7 @@ class LogSender:
                 f" acknowledges {ack.safe_offset}, but was sent the log only to {follower.sent}"
             )
         self._replicas.acknowledged(follower, PhysicalOffset(ack.safe_offset))
-        self.heard_at_ms = self._clock.monotonic_ms()
+        self.received_at_ms = self._clock.monotonic_ms()
         self.appended = PhysicalOffset(ack.appended_offset)
         self.dispatched = PhysicalOffset(ack.dispatched_offset)
         self._changed.set()
@@ -359,7 +359,7 @@ class LogSender:
         while True:
             await asyncio.sleep(EXPIRY_INTERVAL_S)
             self._replicas.expire_silent()
-            if self._clock.monotonic_ms() - self.heard_at_ms >= SILENCE_MAX_MS:
+            if self._clock.monotonic_ms() - self.received_at_ms >= SILENCE_MAX_MS:
                 raise ConnectionLost(f"slave {self.follower.broker_id} is silent")
             if self._is_heartbeat_due():
                 self._changed.set()

@@ -50,8 +50,8 @@ class MemberDiscovery:
         remember: Callable[[Sequence[BrokerMember]], None],
     ) -> None:
         self._env = env
-        self._cluster = cluster
-        self._name = name
+        self.cluster = cluster
+        self.name = name
         self._nameservers = tuple(nameservers)
         self._remembered = remembered
         self._remember = remember
@@ -118,8 +118,8 @@ class MemberDiscovery:
         candidates = [each for each in found if each not in own]
         highest = max([epoch_min, *(each.epoch for each in members)])
         if not candidates:
-            raise Unreachable(f"no NameServer knows a member of broker {self._name}")
-        expect = Identity(self._cluster, self._name, MASTER_ID, highest)
+            raise Unreachable(f"no NameServer knows a member of broker {self.name}")
+        expect = Identity(self.cluster, self.name, MASTER_ID, highest)
         return await self._env.network.connect(
             tuple(candidates), expect=expect, timeout_s=_CONNECT_TIMEOUT_S
         )
@@ -130,7 +130,7 @@ class MemberDiscovery:
             async with connected(
                 self._env.network, [address], timeout_s=_ASK_TIMEOUT_S
             ) as connection:
-                request = nameserver.GetClusterRequest(broker_name=self._name)
+                request = nameserver.GetClusterRequest(broker_name=self.name)
                 reply = await connection.call(GET_CLUSTER, request, timeout_s=_ASK_TIMEOUT_S)
         except TernError as error:
             logger.debug("nameserver gave no answer nameserver=%s error=%s", address, error)
@@ -144,7 +144,7 @@ class MemberDiscovery:
         # The endpoints of a member count even if its registered epoch is impossible.
         return [
             replace(each, epoch=0) if doubt_of(each.epoch) else each
-            for each in members_of(brokers, cluster=self._cluster, name=self._name, hosts=hosts)
+            for each in members_of(brokers, cluster=self.cluster, name=self.name, hosts=hosts)
         ]
 
 

@@ -56,7 +56,7 @@ class Membership:
     state: ReplicationState
     discovery: MemberDiscovery
     epoch_poll: EpochPoll
-    heard_of: Callable[[int, str], None]
+    note_epoch: Callable[[int, str], None]
     """Called with each epoch of the broker name that another process reports, and with the name of
     that process: a master without the highest epoch acknowledges nothing any more."""
 

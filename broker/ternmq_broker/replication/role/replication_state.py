@@ -127,7 +127,7 @@ class ReplicationState:
         """Members of the broker name, as last known."""
         return self._record.members
 
-    def heard_of(self, epoch: int) -> str:
+    def note_epoch(self, epoch: int) -> str:
         """Record an epoch that has begun at another member; saved soon.
 
         Args:

@@ -98,7 +98,7 @@ class LogFollower:
         self._master = ""
         self._master_start: PhysicalOffset | None = None
         self._master_end = 0
-        self._heard_at_ms = 0
+        self._received_at_ms = 0
         self._behind_since_ms: int | None = None
         self._waits_for_space = False
         self._acknowledged = PhysicalOffset(-1)
@@ -271,7 +271,7 @@ class LogFollower:
 
     def _begin(self, stream: FollowStream, connection: Connection) -> None:
         self._stream, self.connection = stream, connection
-        self._heard_at_ms = self._env.clock.monotonic_ms()
+        self._received_at_ms = self._env.clock.monotonic_ms()
         self._acknowledged = PhysicalOffset(-1)
         self._problem = ""
         logger.info(
@@ -287,7 +287,7 @@ class LogFollower:
     async def _take_pieces(self, stream: FollowStream) -> None:
         clock, store, state = self._env.clock, self._store, self._member.state
         while (reply := await stream.read()) is not None:
-            self._heard_at_ms = clock.monotonic_ms()
+            self._received_at_ms = clock.monotonic_ms()
             piece = reply.piece
             check_piece(
                 piece,
@@ -334,7 +334,7 @@ class LogFollower:
                 await pause
             finally:
                 self._waits_for_space = False
-                self._heard_at_ms = self._env.clock.monotonic_ms()
+                self._received_at_ms = self._env.clock.monotonic_ms()
         if is_logged:
             logger.info("slave has space again broker=%s", self._member.identity.name)
             self._problem = ""
@@ -360,7 +360,7 @@ class LogFollower:
         if self._store.max_physical >= self._master_end:
             self._behind_since_ms = None
         elif self._behind_since_ms is None:
-            self._behind_since_ms = self._heard_at_ms
+            self._behind_since_ms = self._received_at_ms
 
     async def acknowledge(self) -> bool:
         """Acknowledge the safe offset to the master, if it has moved or a second has passed.
@@ -372,7 +372,7 @@ class LogFollower:
         if stream is None or self._is_leaving:
             return False
         store, now_ms = self._store, self._env.clock.monotonic_ms()
-        is_silent = now_ms - self._heard_at_ms > SILENCE_MAX_MS and not self._waits_for_space
+        is_silent = now_ms - self._received_at_ms > SILENCE_MAX_MS and not self._waits_for_space
         if is_silent or store.failure or self._member.state.highest_epoch > self._epoch:
             logger.warning("stream to master ended master=%s silent=%s", self._master, is_silent)
             stream.cancel()

@@ -105,5 +105,5 @@ class SlaveReplication:
     def _end_with_cut(self, cut: LogCut, epoch: int) -> None:
         self.changes_log = True
         # The master's epoch is on the disk before the log is cut.
-        self._member.heard_of(epoch, "its master")
+        self._member.note_epoch(epoch, "its master")
         self._member.cut(cut)

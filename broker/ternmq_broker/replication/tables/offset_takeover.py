@@ -26,8 +26,6 @@ async def take_over_offsets(
     discovery: MemberDiscovery,
     tables: Tables,
     *,
-    cluster: str,
-    name: str,
     end_of: Callable[[str, int], QueueOffset],
     timeout_s: float = TAKE_OVER_TIMEOUT_S,
 ) -> int:
@@ -40,8 +38,6 @@ async def take_over_offsets(
         env: Network and blocking calls.
         discovery: Search for the slaves.
         tables: Tables of this broker.
-        cluster: Cluster of the broker.
-        name: Broker name.
         end_of: Returns the end of a topic's queue here.
         timeout_s: Limit on the whole takeover; slaves without an answer are left out.
 
@@ -56,7 +52,7 @@ async def take_over_offsets(
             taken += _merge(tables, row, end_of, now_ms=env.clock.wall_ms())
 
     async def ask(member: BrokerMember) -> None:
-        expect = Identity(cluster, name, member.broker_id, 0)
+        expect = Identity(discovery.cluster, discovery.name, member.broker_id, 0)
         try:
             async with connected(env.network, member.endpoints, expect=expect) as connection:
                 reader = TableReader(connection, env.blocking)

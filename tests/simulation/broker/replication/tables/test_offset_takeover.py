@@ -35,8 +35,6 @@ async def take_over(master: Member, *members: BrokerMember) -> int:
         master.env,
         discovery,
         master.tables,
-        cluster="C",
-        name="n",
         end_of=lambda _topic, _queue: QueueOffset(20),
     )
 

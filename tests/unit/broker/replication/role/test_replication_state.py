@@ -154,9 +154,9 @@ def test_heard_epochs_count_at_once_and_are_saved_soon() -> None:
         state = await load(files)
         keeping = asyncio.ensure_future(state.note_replicated())
         await asyncio.sleep(0.5)
-        assert not state.heard_of(5)
-        assert not state.heard_of(3)
-        assert "repair-epoch" in state.heard_of(EPOCH_MAX + 1)
+        assert not state.note_epoch(5)
+        assert not state.note_epoch(3)
+        assert "repair-epoch" in state.note_epoch(EPOCH_MAX + 1)
         state.remember(MEMBERS)
         await keeping
         assert (state.highest_epoch, state.members) == (5, MEMBERS)

@@ -331,7 +331,7 @@ def test_master_of_a_lower_epoch_than_heard_of_is_not_followed() -> None:
         async with toy_slave(network) as slave, toy_master(network) as master:
             master.write()
             await caught_up(slave, master)
-            slave.state.heard_of(5)
+            slave.state.note_epoch(5)
             await until(lambda: not slave.follower.status().is_connected, within_s=2)
             master.write(5)
             await asyncio.sleep(5)
