@@ -1,4 +1,4 @@
-"""The store: appends records, brings them to the disk, tells queues of them, and reads them back.
+"""The store: it appends records, syncs them, dispatches them to queues, and reads them back.
 
 Synchronous, with one owner: all calls come from one thread, the broker's loop. What blocks is given
 out as a task (`FlushTask`, `AllocateTask`, `CheckpointTask`) for another thread to `run`, and its
@@ -67,8 +67,8 @@ class AppendResult:
 class MessageStore:
     """The messages of one broker, in one directory.
 
-    Owns everything in it, on one thread. After the first write or sync that fails, in whatever
-    thread, nothing is appended any more (`StoreFailed`); what is there can still be read.
+    Owner of all its parts, on one thread. After the first write or sync that fails, in whatever
+    thread, appends raise `StoreFailed`; stored messages can still be read.
     """
 
     def __init__(
@@ -102,25 +102,26 @@ class MessageStore:
         self._is_checkpoint_late = False
         self._is_checksummed = config.record_checksum
         self.statistics = StoreStatistics()
-        """Counters; whoever drives the store takes the samples."""
+        """Counters; the driver of the store takes the samples."""
         self.reads = StoreReads(opened, self.statistics, config, files, root, clock)
-        """Reads of the store: all but this object's own few short cuts."""
-        self.session = opened.session  # what is noted of the directory
+        """Reads of messages by queue."""
+        self.session = opened.session
+        """Notes of the directory."""
         self.feed = LogFeed(files, opened.log, opened.session, self.reads)
         self.searches = KeySearches(opened, self.reads)
         self.verification = Verification(opened, self.reads, clock)
         newest = self._dispatcher.stored_at_ms or self.reads.newest_stored_at_ms()
         self._dispatcher.stored_at_ms = newest
         self.last_stored_at_ms = opened.stored_at_ms or newest
-        """Store time of the last record, which a clock that is set back makes earlier."""
+        """Store time of the last record, never above a clock that was set back before the start."""
         self.commits = PoolCommits(opened.log, config, files.fail, lambda: self.failure is not None)
-        """Commits of batches that are not in the log's files yet."""
+        """Commits of batches that wait in memory."""
         self.probes = DiskProbes(files, root, opened.log) if flush_mode is FlushMode.ASYNC else None
-        """Probes of a disk whose answers do not wait for it; their outcome is `failure`."""
+        """Probes of the disk under asynchronous flush; their outcome is `failure`."""
         now_ms = clock.monotonic_ms()
         self._flush = FlushManager(files, root, config, flush_mode, opened, now_ms=now_ms)
         self.missing_files = MissingFileCheck(files, root, opened, lock)
-        """Checks for files that somebody else removed or replaced."""
+        """Checks for files that another program removed or replaced."""
         self._copy = LogCopy(opened.log, opened.session, lambda: self._flush.is_checkpointing)
         self.cleaner = Cleaner(
             files, root, config, opened, safe_end=lambda: self._flush.checkpointed, now_ms=now_ms
@@ -144,15 +145,15 @@ class MessageStore:
             root: Directory of the store.
             config: Settings.
             flush_mode: Rule when a message counts as stored.
-            files: File system. A `FailStopFileSystem` notices failures of its other users, too.
+            files: File system. A `FailStopFileSystem` records failures of its other users, too.
             clock: Clock of store times and intervals.
-            serve_to: This is a replica that goes on with `append_replicated`: the `confirm_limit`
-                begins here. None = it appends, and everything that is there is served.
+            serve_to: First `confirm_limit` of a replica, which grows by `append_replicated`. None =
+                the store appends, and all its messages are served.
 
         Raises:
             ConfigError: The settings do not go with the flush mode.
             StoreLocked: Another process holds the directory.
-            StoreError: No store, a failed disk, or too many open files; opening again starts anew.
+            StoreError: No store, a failed disk, or too many open files; a retry starts anew.
         """
         config.check_flush_mode(flush_mode)
         watched = FailStopFileSystem.over(files, root)
@@ -166,12 +167,12 @@ class MessageStore:
 
     @property
     def min_physical(self) -> PhysicalOffset:
-        """The start of the log: where its oldest record begins."""
+        """Start of the log: the offset of its oldest record."""
         return self._log.start
 
     @property
     def max_physical(self) -> PhysicalOffset:
-        """The end of the log."""
+        """End of the log."""
         return self._log.end
 
     @property
@@ -186,7 +187,7 @@ class MessageStore:
 
     @property
     def safe_offset(self) -> PhysicalOffset:
-        """Log offset below which all records are as safe here as the flush mode demands."""
+        """Log offset below which all records here are as safe as the flush mode demands."""
         return self._flush.flushed if self._flush_mode is FlushMode.SYNC else self._log.committed
 
     @property
@@ -202,7 +203,7 @@ class MessageStore:
 
     @confirm_limit.setter
     def confirm_limit(self, limit: PhysicalOffset | None) -> None:
-        """Set the limit; it is not lowered below the confirm offset, which may have been served."""
+        """Set the limit, at least to the confirm offset, up to which messages may be served."""
         self._confirm_limit = None if limit is None else max(limit, self.confirm_offset)
 
     @property
@@ -216,7 +217,7 @@ class MessageStore:
         return self.last_stored_at_ms - self._dispatcher.stored_at_ms
 
     def keep_bit_maps(self, bit_maps: BitMaps) -> None:
-        """Compute bit maps of the filters of later messages by `bit_maps`."""
+        """Set the function that computes the bit maps of filters for later messages."""
         self._dispatcher.bit_maps = bit_maps
 
     def append(
@@ -229,14 +230,16 @@ class MessageStore:
     ) -> AppendResult:
         """Store all records of `batch`, in its order.
 
-        They survive a crash of this process at once, unless they wait in a pool, and a loss of
-        power once `flushed_offset` reaches `end`. `confirm_offset` there lets them be acknowledged.
+        Records survive a crash of this process at once, unless they wait in a pool, and a loss of
+        power once `flushed_offset` reaches `end`. They may be acknowledged once `confirm_offset`
+        reaches it.
 
         Args:
             batch: Checked records, completed in place. `record_checksum` changes their length.
-            born_host: Address bytes of who sent them; None = as each header says. The length fits.
+            born_host: Address bytes of the sender, of the headers' length; None = each header has
+                its own.
             store_host: Address bytes of this broker.
-            atomic: Store them in one file of the log, as RocketMQ does with a user's batch.
+            atomic: True = one file of the log holds all records, as RocketMQ's of a user's batch.
 
         Raises:
             StoreFull: No space, or too many open files; nothing of the batch is stored.
@@ -300,7 +303,7 @@ class MessageStore:
             damage: Description of the damage; empty = there is none.
 
         Raises:
-            CorruptRecord: It does not go on here with whole records; nothing is stored.
+            CorruptRecord: The bytes are no whole records at the log's end; nothing is stored.
             StoreFull: No space, or too many open files; nothing is stored.
             BrokerBusy: The log's next file is still being made; nothing is stored, try again.
             StoreFailed: An I/O error made the store read-only; nothing is stored.
@@ -315,7 +318,7 @@ class MessageStore:
         self.last_stored_at_ms = max(self.last_stored_at_ms, self._copy.stored_at_ms)
 
     def retune(self, config: StoreConfig) -> None:
-        """Read, flush and clean as `config` says from now on; files stay as they are."""
+        """Apply other settings to reads, flushes and retention; files keep their sizes."""
         self.reads.config = self.cleaner.config = self._flush.config = config
 
     def next_offset(self, topic: str, queue_id: int) -> QueueOffset:
@@ -323,11 +326,11 @@ class MessageStore:
         return self.reads.next_offset(topic, queue_id)
 
     def queues(self) -> Sequence[tuple[str, int]]:
-        """Return topic and queue id of every queue there is, sorted."""
+        """Return topic and queue id of every queue, sorted."""
         return self.reads.queues()
 
     def queue_range(self, topic: str, queue_id: int) -> tuple[QueueOffset, QueueOffset]:
-        """Return the first message that can be read, and what comes behind the last one."""
+        """Return the offsets of the first readable message of a queue and behind the last one."""
         return self.reads.queue_range(topic, queue_id)
 
     def read(
@@ -361,10 +364,9 @@ class MessageStore:
         return done
 
     def flush_due(self, now_ms: int) -> FlushTask | None:
-        """Return what to sync now, if anything; `flush_done` must follow before the next.
+        """Return the flush that is due at `now_ms`, monotonic; `flush_done` must follow.
 
-        Args:
-            now_ms: Time by the monotonic clock.
+        None = no flush is due, or the store has failed.
         """
         if self.failure is not None:
             return None
@@ -377,10 +379,9 @@ class MessageStore:
         self._flush.flush_done(task, is_good=self.failure is None)
 
     def checkpoint_due(self, now_ms: int) -> CheckpointTask | None:
-        """Return the task of bringing queues and checkpoint to the disk; `checkpoint_done` follows.
+        """Return the checkpoint that is due at `now_ms`, monotonic; `checkpoint_done` must follow.
 
-        Args:
-            now_ms: Time by the monotonic clock.
+        None = no checkpoint is due, or the store has failed.
         """
         return self._flush.checkpoint_due(now_ms) if self.failure is None else None
 
@@ -395,14 +396,14 @@ class MessageStore:
         self._flush.checkpoint_done(task, is_good=error is None)
 
     def file_due(self, *, is_copying: bool = False) -> FileTask | None:
-        """Return what to make or fill ahead of log and index, as `CommitLog.prepare_due`."""
+        """Return the next preallocation of log or index; None = none is due, or a failure."""
         return self._ahead.due(is_copying=is_copying) if self.failure is None else None
 
     def file_ready(self, task: FileTask, error: OSError | None = None) -> None:
         """Add the file that `task` made to the store.
 
-        A full disk is no failure of the store: the present file is filled, then appends are
-        refused until another attempt succeeds.
+        A full disk is no failure of the store: appends fill the present file, and are then refused
+        until another attempt succeeds.
         """
         try:
             self._ahead.ready(task, error)
@@ -410,11 +411,11 @@ class MessageStore:
             self._files.fail(failure)
 
     def clean(self, now_ms: int | None, *, hour: int) -> Generator[CleanTask]:
-        """Yield the tasks of a retention pass: each runs elsewhere before the next is asked for.
+        """Yield the tasks of a retention pass; each runs in a thread before the next is requested.
 
         Args:
             now_ms: Wall clock, for ages; None = no file goes by its age.
-            hour: Hour of the local time of the broker, 0 to 23.
+            hour: Local hour of the broker, 0 to 23.
         """
         self._check_open()
         if self.failure is None:
@@ -422,21 +423,21 @@ class MessageStore:
 
     @property
     def deletions(self) -> Mapping[str, PhysicalOffset]:
-        """Deleted topics, each with the offset before which its records count no more."""
+        """Deleted topics, each with the log offset before which its records are void."""
         return self._dispatcher.dropped
 
     def delete_topic(self, *topics: str, at: PhysicalOffset | None = None) -> None:
-        """Forget all messages of topics: their queues begin anew at 0.
+        """Delete all messages of topics; their queues begin again at 0.
 
         Args:
             topics: Names of the topics.
-            at: End of another replica's log when they were deleted there: records from
-                there on are of topics made anew. None = this log's end.
+            at: End of the master's log at the deletion: later records belong to topics that were
+                created again. None = this log's end.
 
         Raises:
-            IllegalName: One is no topic's name.
+            IllegalName: A name is no topic's.
             StoreFull: No space, or too many open files; nothing is changed.
-            BrokerBusy: Retention is removing files of one; try again, nothing is changed.
+            BrokerBusy: Retention is removing files of a topic; try again, nothing is changed.
             StoreFailed: The disk failed.
         """
         self._check_usable()
@@ -453,10 +454,10 @@ class MessageStore:
             raise StoreFailed(f"the store failed: {error}") from error
 
     def close(self) -> None:
-        """Bring everything to the disk and let go of the directory. Does nothing the second time.
+        """Sync all files and release the directory. A second call has no effect.
 
         No task may be under way. After a failure, or when not all is dispatched, the directory is
-        left as a crash would leave it, and the next opening recovers.
+        left as after a crash, and the next opening recovers.
         """
         if self._lock is None:
             return

@@ -1,6 +1,6 @@
-"""The opened files of a store, and the report of their recovery.
+"""Opened files of a store, and findings and report of their recovery.
 
-Recovery makes them; reads, flushes, retention and replication work on them and know no recovery.
+Recovery makes them; reads, flushes, retention and replication use them without recovery.
 """
 
 import enum
@@ -24,28 +24,28 @@ class RecoveryAction(enum.Enum):
     """Outcome of a recovery finding."""
 
     CUT = "cut"
-    """End of the log that never counted as stored, or of a queue: removed."""
+    """Removed end of a queue, or of the log, where it never counted as stored."""
 
     QUARANTINED = "quarantined"
-    """Damaged part of the log: it stays in place, and readers pass over it."""
+    """Damaged part of the log, left in place; readers pass over it."""
 
     REBUILT = "rebuilt"
-    """Made anew from the log."""
+    """Built again from the log."""
 
     SET_ASIDE = "set aside"
-    """Foreign to the log, and moved beside it."""
+    """File or bytes foreign to the log, moved beside it."""
 
     REMOVED = "removed"
-    """A file that held nothing of use."""
+    """File without a record."""
 
     REPAIRED = "repaired"
-    """Brought back into its form."""
+    """File, unit or range that is right again."""
 
     LOST = "lost"
-    """Once on the disk, and in no file any more."""
+    """Part of the log that was on the disk and is in no file now."""
 
     REPORTED = "reported"
-    """Left as it is."""
+    """Oddity that is left in place."""
 
 
 class RecoveryFinding(NamedTuple):
@@ -54,7 +54,7 @@ class RecoveryFinding(NamedTuple):
     what: RecoveryAction
     file: Path
     offset: int
-    """Byte offset in the log, or in the row of a queue's files, according to `file`."""
+    """Byte offset in the log or in a queue, according to `file`."""
     length: int
     """Length in bytes; 0 = the finding has no extent."""
     reason: str
@@ -64,14 +64,11 @@ _LOSSES = frozenset({RecoveryAction.QUARANTINED, RecoveryAction.SET_ASIDE, Recov
 
 
 class RecoveryFindings:
-    """Findings of one recovery, each of which is logged. Owned by the opening.
-
-    Attributes:
-        all: The findings, in the order in which they were added.
-    """
+    """Findings of one recovery, each of which is logged. Owned by the opening."""
 
     def __init__(self) -> None:
         self.all: list[RecoveryFinding] = []
+        """Findings in the order of `add`."""
 
     def extend(self, findings: Iterable[RecoveryFinding]) -> None:
         """Add and log several findings."""
@@ -79,7 +76,7 @@ class RecoveryFindings:
             self.add(*finding)
 
     def add(self, what: RecoveryAction, file: Path, offset: int, length: int, reason: str) -> None:
-        """Add a finding, and log it: as an error if messages may be lost."""
+        """Add and log a finding; one that may have lost messages is an error."""
         self.all.append(RecoveryFinding(what, file, offset, length, reason))
         logger.log(
             logging.ERROR if what in _LOSSES else logging.WARNING,
@@ -107,21 +104,21 @@ class RecoveryReport:
     """End of the log."""
 
     cut_bytes: int
-    """Bytes behind the end that were not zeros and are now."""
+    """Count of bytes behind the end that were zeroed."""
 
     cut_reason: str
-    """Damage of the first bytes cut; empty when there was none."""
+    """Damage of the first bytes cut; empty = no bytes were cut."""
 
     records_scanned: int
     queues: int
     queues_rebuilt: bool
-    """A consume queue was missing, cut or wrong: all were compared with the whole log."""
+    """True if a consume queue was missing or wrong, and all were built from the whole log."""
 
     findings: Sequence[RecoveryFinding] = ()
-    """Findings, in the order in which they were made."""
+    """Findings in the order of the recovery."""
 
     def as_rows(self) -> Sequence[tuple[str, str, int, int, str]]:
-        """Return what, file, offset, bytes and reason of every finding: for a table."""
+        """Return the rows of a table: action, file, offset, bytes and reason of every finding."""
         return [(f.what.value, str(f.file), f.offset, f.length, f.reason) for f in self.findings]
 
 
@@ -135,7 +132,7 @@ class OpenedFiles:
     session: StoreSession
     report: RecoveryReport
     stored_at_ms: int
-    """Store time of the newest record that was read, dispatched or not."""
+    """Store time of the newest record that the scan read, dispatched or not."""
 
     serve_to: PhysicalOffset | None
     """Log offset behind which no record is dispatched; None = there is no limit."""

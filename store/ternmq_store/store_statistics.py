@@ -1,6 +1,6 @@
-"""Counters of a store: messages put and got, the time it took, and how far readers are behind.
+"""Counters of a store: messages put and got, times of puts, and lags of readers.
 
-Counted by batches and reads, never by messages, so that it costs next to nothing.
+Batches and reads are counted, never single messages, so that counting costs next to nothing.
 
 Source: RocketMQ `StoreStatsService`, `BrokerStatsManager`.
 """
@@ -27,7 +27,7 @@ PUT_TIME_BORDERS_MS: Final = (
     5_000,
     10_000,
 )
-"""Borders of the ranges in which put times are counted: below the first, to the next, and so on."""
+"""Borders of the ranges in which put times are counted, ms; the first range begins at 0."""
 
 RATE_SPANS_S: Final = (10, 60, 600)
 """Spans over which rates are computed, s."""
@@ -37,7 +37,7 @@ _SECOND_MS: Final = 1_000
 
 
 class PutCount(NamedTuple):
-    """Messages stored of a topic."""
+    """Count of the stored messages of one topic, and length of their records."""
 
     messages: int
     bytes: int
@@ -47,17 +47,17 @@ class ReaderLag(NamedTuple):
     """Distance of a reader from the log's end at its last read."""
 
     bytes: int
-    """Distance from its last record to the end of the log, bytes."""
+    """Distance from the last record read to the end of the log, bytes."""
 
     messages: int
-    """Count of messages of the queue behind its last one."""
+    """Count of messages in the queue behind the last one read."""
 
     read_at_ms: int
     """Time of the last read by the wall clock, ms."""
 
 
 class StoreRate(NamedTuple):
-    """Counts per second over the last so many seconds, or over as many as there are."""
+    """Counts per second over the last `span_s` seconds, or since the first sample."""
 
     span_s: int
     put_messages: float
@@ -67,14 +67,14 @@ class StoreRate(NamedTuple):
 
 
 class PutTimer(Protocol):
-    """Sum of the times that puts took."""
+    """Sum of the times of puts."""
 
     ms: int
     """Time of all puts, ms."""
 
 
 class StatisticsObserver(Protocol):
-    """Observer that counts by other rules than the store's. Called on the store's thread."""
+    """Observer that counts puts and reads by its own rules. Called on the store's thread."""
 
     def put(self, batch: RecordBatch) -> Sequence[PutTimer]:
         """Count a stored batch; return the timers to which its time is added."""
@@ -89,14 +89,9 @@ class StatisticsObserver(Protocol):
         *,
         from_disk: bool,
     ) -> None:
-        """Count a read. Its slices of the map may be inspected, and not retained.
+        """Count a read that ended at `now_ms` of the wall clock.
 
-        Args:
-            request: Request of the read.
-            result: Result of the read.
-            took_ms: Duration of the read.
-            now_ms: Time by the wall clock.
-            from_disk: True if the read needed the disk.
+        Slices of the map in `result` may be inspected, and not retained.
         """
         ...
 
@@ -116,24 +111,23 @@ class _PendingPut(NamedTuple):
 
 
 class StoreStatistics:
-    """Counters of one store, from its opening on.
+    """Counters of one store since its opening.
 
     Owned by `MessageStore`, on the store's thread.
 
     Attributes:
         puts: Batches that were stored.
-        puts_failed: Batches that were not stored, whatever the reason.
         put_messages: Messages that were stored.
         put_bytes: Length of the records of stored messages.
-        put_times: Counts of puts by their time, in the ranges of `PUT_TIME_BORDERS_MS`. A put
-            takes until its messages count as stored, with a synchronous flush.
-        put_longest_ms: Longest time of a put.
-        gets_found: Reads that brought messages.
-        gets_missed: Reads that brought none.
-        got_messages: Messages that reads brought.
+        put_times: Counts of puts by duration, in the ranges of `PUT_TIME_BORDERS_MS`. A put ends
+            when its messages count as stored: with a synchronous flush, behind the sync.
+        put_longest_ms: Duration of the longest put.
+        gets_found: Reads that returned messages.
+        gets_missed: Reads that returned none.
+        got_messages: Messages that reads returned.
         gets_from_disk: Reads that needed the disk.
-        get_longest_ms: The longest read.
-        observer: Observer of puts and reads; None = there is none.
+        get_longest_ms: Duration of the longest read.
+        observer: Further observer of puts and reads, or None.
     """
 
     def __init__(self) -> None:
@@ -156,35 +150,32 @@ class StoreStatistics:
 
     @property
     def puts_failed(self) -> int:
-        """Batches that were not stored."""
+        """Batches that were not stored, whatever the reason."""
         return self._begun - self.puts
 
     @property
     def put_average_bytes(self) -> float:
-        """Length of a record, on average; 0 when there is none."""
+        """Average length of a record; 0 = there is none."""
         return self.put_bytes / self.put_messages if self.put_messages else 0.0
 
     @property
     def topics(self) -> Mapping[str, PutCount]:
-        """Messages stored of each topic."""
+        """Counts of stored messages by topic."""
         return self._topics
 
     @property
     def behind(self) -> Mapping[tuple[str, str, int], ReaderLag]:
-        """Distance of each group from the log's end, by group, topic and queue id."""
+        """Lags by group, topic and queue id."""
         return self._behind
 
     def put_begun(self) -> None:
-        """Count a batch that is to be stored. It counts as failed unless `put` follows."""
+        """Count a batch before it is stored; it counts as failed unless `put` follows."""
         self._begun += 1
 
     def put(self, batch: RecordBatch, *, end: int, begun_at_ms: int) -> None:
-        """Count a stored batch, whose time ends at `confirmed`.
+        """Count a stored batch that ends at log offset `end`; its time ends at `confirmed`.
 
-        Args:
-            batch: Stored records.
-            end: Log offset behind the batch.
-            begun_at_ms: Begin of the put by the monotonic clock.
+        The put began at `begun_at_ms` of the monotonic clock.
         """
         messages, length = len(batch), len(batch.data)
         self.puts += 1
@@ -206,12 +197,7 @@ class StoreStatistics:
         self._topics[topic] = PutCount(messages, length)
 
     def confirmed(self, offset: int, *, now_ms: int) -> None:
-        """Record that batches that end at `offset` or before count as stored.
-
-        Args:
-            offset: Offset in the log.
-            now_ms: Time by the monotonic clock.
-        """
+        """Record at `now_ms`, monotonic, that batches up to log offset `offset` count as stored."""
         waiting = self._waiting
         while waiting and waiting[0].end <= offset:
             _, begun_at_ms, timed = waiting.popleft()
@@ -222,7 +208,7 @@ class StoreStatistics:
             self.put_longest_ms = max(self.put_longest_ms, took_ms)
 
     def got(self, messages: int, *, took_ms: int, from_disk: bool) -> None:
-        """Count a read that returned so many messages."""
+        """Count a read that returned `messages` messages."""
         if messages:
             self.gets_found += 1
             self.got_messages += messages
@@ -239,24 +225,20 @@ class StoreStatistics:
         self._behind[key] = behind
 
     def forget_topics(self, topics: Collection[str]) -> None:
-        """Forget topics that were deleted."""
+        """Remove the counts of deleted topics."""
         for topic in topics:
             self._topics.pop(topic, None)
         for key in [key for key in self._behind if key[1] in topics]:
             del self._behind[key]
 
     def step(self, now_ms: int) -> None:
-        """Add a sample for the rates; call it every second.
-
-        Args:
-            now_ms: Time by the monotonic clock.
-        """
+        """Add a sample for the rates at `now_ms`, monotonic; to be called every second."""
         self._samples.append(
             _Sample(now_ms, self.put_messages, self.gets_found, self.gets_missed, self.got_messages)
         )
 
     def rates(self) -> Sequence[StoreRate]:
-        """Return the rates over each of `RATE_SPANS_S`, as of the last sample."""
+        """Return the rates over each of `RATE_SPANS_S` at the last sample."""
         return tuple(self._rate(span_s) for span_s in RATE_SPANS_S)
 
     def _rate(self, span_s: int) -> StoreRate:
