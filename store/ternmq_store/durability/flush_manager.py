@@ -120,7 +120,7 @@ class FlushManager:
         if now_ms - self._checkpointed_at_ms < self.config.checkpoint_interval_ms:
             return None
         self._checkpointed_at_ms = now_ms
-        self._session.look(self._queues, dispatched=self._dispatcher.offset, now_ms=now_ms)
+        self._session.record_queues(self._queues, dispatched=self._dispatcher.offset, now_ms=now_ms)
         checkpoint, task = self._checkpoint_task()
         if checkpoint == self._checkpoint and not task.files and task.notes is None:
             return None

@@ -1,4 +1,4 @@
-"""The checkpoint: up to which store time the log and the consume queues are on disk. Pure.
+"""The checkpoint: store times up to which log, consume queues and index are on the disk. Pure.
 
 4,096 bytes, five big-endian integers of 8 bytes, then zeros (docs/formats/checkpoint.md).
 
@@ -30,13 +30,13 @@ class Checkpoint:
     flushed_offset: int = 0
     """Log offset up to which the log is on disk.
 
-    RocketMQ has another value at that place, `masterFlushedOffset`.
+    RocketMQ has another value in this field, `masterFlushedOffset`.
     """
 
     dispatched_offset: int = 0
     """Log offset, where a record begins, up to which log, queues and index are on disk.
 
-    RocketMQ has another value at that place, `confirmPhyOffset`.
+    RocketMQ has another value in this field, `confirmPhyOffset`.
     """
 
     @property
@@ -48,7 +48,7 @@ class Checkpoint:
     def safe_at_ms(self) -> int:
         """Store time before which every record and its unit are on disk.
 
-        3 s are taken off because records of one millisecond may lie on both sides.
+        3 s are subtracted because records of one millisecond may lie on both sides.
         """
         return max(0, min(self.log_stored_at_ms, self.queues_stored_at_ms) - _MARGIN_MS)
 
@@ -66,7 +66,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def decode_checkpoint(data: bytes) -> Checkpoint:
-    """Return the checkpoint in `data`; an empty one when the bytes are cut or senseless."""
+    """Return the checkpoint in `data`; an empty one for a short or negative content."""
     if len(data) < _FIELDS.size:
         return Checkpoint()
     checkpoint = Checkpoint(*_FIELDS.unpack_from(data))

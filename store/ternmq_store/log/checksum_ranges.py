@@ -1,8 +1,8 @@
 """The ranges of the log in which every record was written with a checksum of the whole. Pure.
 
-Inside a range a record without its checksum, or with another, is bad. Outside, records may be those
-of RocketMQ, whose setting for it is off, or of somebody who wrote such a property himself: there a
-mismatch is reported and nothing more. Ranges begin and end where records do.
+Inside a range a record without its checksum, or with another, is bad. Outside, records may be
+RocketMQ's without a checksum, or have a property of that name from an application: a mismatch is
+reported there and nothing more. Ranges begin and end where records do.
 """
 
 from collections.abc import Sequence
@@ -26,18 +26,18 @@ Ranges = Sequence[ChecksumRange]
 
 
 def is_inside(ranges: Ranges, offset: PhysicalOffset) -> bool:
-    """Return whether the record that begins at `offset` must have its checksum."""
+    """Return whether the record at `offset` must have its checksum."""
     return any(r.start <= offset and (r.end is None or offset < r.end) for r in ranges)
 
 
 def next_border(ranges: Ranges, offset: PhysicalOffset) -> PhysicalOffset | None:
-    """Return the first border of a range behind `offset`; None = there is none."""
+    """Return the first border of a range behind `offset`, or None."""
     borders = [r.start for r in ranges] + [r.end for r in ranges if r.end is not None]
     return min((border for border in borders if border > offset), default=None)
 
 
 def opened(ranges: Ranges, start: PhysicalOffset) -> Ranges:
-    """Return `ranges` with an open one: the present, or one that begins at `start`."""
+    """Return `ranges` with an open one: the last if it is open, else one that begins at `start`."""
     if ranges and ranges[-1].end is None:
         return ranges
     if ranges and ranges[-1].end == start:
@@ -46,7 +46,7 @@ def opened(ranges: Ranges, start: PhysicalOffset) -> Ranges:
 
 
 def closed(ranges: Ranges, end: PhysicalOffset) -> Ranges:
-    """Return `ranges` with the open one, if there is one, ended at `end`."""
+    """Return `ranges` with the end `end` for the open one, if there is one."""
     if not ranges or ranges[-1].end is not None:
         return ranges
     return _without_empty((*ranges[:-1], ChecksumRange(ranges[-1].start, end)))
@@ -74,9 +74,9 @@ class VerifyRange(NamedTuple):
 
     verify: Verify
     until: PhysicalOffset | None
-    """Offset from which another verification may hold; None = none does."""
+    """Log offset from which another verification may apply; None = none does."""
 
 
 def check_bodies(_: PhysicalOffset) -> VerifyRange:
-    """Return the verification of a log of which nothing is noted."""
+    """Return the verification of a log without notes."""
     return VerifyRange(Verify.BODY, None)

@@ -1,7 +1,7 @@
 """Moves of the broker's clock since records were stored, for the ages of records. Pure.
 
-A store time is one of the clock as it was. When that clock follows a step of the wall clock, what
-was stored before has become no older: its age is the clock, less its store time, less the moves.
+A store time is a time of the clock at the append. When the clock follows a step of the wall clock,
+earlier records become no older: an age is the clock, less the store time, less the moves since.
 """
 
 from bisect import bisect_right
@@ -16,18 +16,18 @@ from ternmq_model.arrays import Ints
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 
 MOVES_MAX: Final = 100
-"""Most moves that are retained; of more, the oldest goes. One ahead is added to the next, one back
-is forgotten: no record becomes older by that."""
+"""Limit of retained moves. The oldest surplus move is added to the next if it led ahead, and
+dropped if it led back: no record becomes older by that."""
 
 
 class ClockMove(NamedTuple):
     """A step of the broker's clock."""
 
     end: PhysicalOffset
-    """End of the log then: records before it were stored before."""
+    """End of the log at the step: records before it were stored before the step."""
 
     by_ms: int
-    """Distance of the step: ahead, or back."""
+    """Distance of the step, ms; negative = back."""
 
 
 Moves = Sequence[ClockMove]
@@ -41,12 +41,11 @@ class ClockDoubt(NamedTuple):
     """End of the log at that start."""
 
     behind_ms: int
-    """By how much the clock may move ahead until it is at the record's time. Less than 0 when it
-    has moved further."""
+    """Distance of the clock behind the record's time, ms; negative once it is ahead of it."""
 
 
 class TimerMove(NamedTuple):
-    """A step of the broker's clock that timed messages are to follow."""
+    """A step of the broker's clock that timed messages follow."""
 
     end: QueueOffset
     """Queue offset behind the last message that was stored."""
@@ -57,17 +56,17 @@ class TimerMove(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClockNotes:
-    """Notes of the clock that a log's store times come from."""
+    """Notes of the clock behind a log's store times."""
 
     moves: Moves = ()
     doubt: ClockDoubt | None = None
-    """Doubt about the clock; None = the clock is believed."""
+    """Doubt about the clock; None = there is none."""
 
     left_at_ms: int = 0
-    """The clock at the last clean stop, if it was believed then; 0 = it was not."""
+    """Time of the clock at the last clean stop, ms; 0 = it was in doubt."""
 
     timer_moves: Sequence[TimerMove] = ()
-    """Oldest first, until all that waited then is laid anew."""
+    """Moves, oldest first, that some timed message has not followed yet."""
 
 
 BELIEVED: Final = ClockNotes()
@@ -91,9 +90,9 @@ def all_moved_ms(moves: Moves, offsets: Ints) -> Ints:
 def stepped(clock: ClockNotes, by_ms: int, end: PhysicalOffset) -> ClockNotes:
     """Return the notes of the clock after a step.
 
-    A step that sets right what was wrong from the start on is no move for records before it. While
-    the clock is in doubt that is every step back from where it started, and a step ahead up to the
-    newest record's time: of two ages that such a record may have, the lesser counts.
+    A step that corrects an error since the start is no move for earlier records. While the clock is
+    in doubt, such steps are those back from the time of the start, and those ahead up to the newest
+    record's time: of two possible ages of a record, the lesser counts.
 
     Args:
         clock: Notes before the step.
@@ -117,8 +116,8 @@ def stepped(clock: ClockNotes, by_ms: int, end: PhysicalOffset) -> ClockNotes:
 def doubted(clock: ClockNotes, doubt: ClockDoubt) -> ClockNotes:
     """Return the notes of a clock that is in doubt at a start.
 
-    A noted step may have been taken back while no broker ran. Of the two ages that a
-    record has then, with the moves since and without, the lesser counts.
+    A noted step may have been reversed while no broker ran. Of the two possible ages of a record,
+    with the moves since and without, the lesser counts.
     """
     moves: list[ClockMove] = []
     kept_ms = since_ms = 0

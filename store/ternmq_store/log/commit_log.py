@@ -1,4 +1,4 @@
-"""The commit log: every record of every queue, one after the other (docs/formats/commit-log.md)."""
+"""The commit log: records of all queues in the order of storage (docs/formats/commit-log.md)."""
 
 import logging
 from collections.abc import Sequence
@@ -29,35 +29,35 @@ logger = logging.getLogger(__name__)
 
 _PIECE_BYTES: Final = 1 << 20
 _ON_THE_SPOT_BYTES_MAX: Final = 4 << 20
-"""Longest file that is made while the append waits, which takes a millisecond or two."""
+"""Longest file that an append creates itself, which takes 1 to 2 ms."""
 
 _FIRST_ZERO_BYTES: Final = 64 << 20
-"""Bytes that opening fills of the first file, or of one that is not yet filled. More would delay
-the start; the rest is reserved, and filled ahead of the writer."""
+"""Bytes of a new or partly filled file that the opening fills with zeros. More would delay the
+start; the rest is reserved, and filled ahead of the writer."""
 
 _FILL_LEAD_BYTES: Final = 16 << 20
-"""Distance ahead of a copy at which filling goes on once the copy has overtaken it."""
+"""Distance ahead of a copy at which filling continues after the copy has overtaken it."""
 
 _PREPARE_AFTER: Final = 4
-"""The next file is prepared once a quarter of the present one is used: in good time for a fast
-writer, and an idle store does without."""
+"""Divisor of the file length: the next file is prepared once a quarter of the present one is used.
+A fast writer gets it in time, and an idle store does without."""
 
 _EVERYTHING: Final = PhysicalOffset(1 << 63)
 
 
 class BatchSlice(NamedTuple):
-    """The rows of a batch that go into one file, none when only its blank record does."""
+    """The rows of a batch for one file, perhaps none before its blank record."""
 
     first: int
     last: int
     offset: PhysicalOffset
     bytes_left: int
-    """Rest of the file behind the rows when they fill it, else -1."""
+    """Length of the blank record behind the rows; -1 = there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Place of a batch in the log. Nothing is written yet."""
+    """Places of a batch in the log before it is written."""
 
     pieces: Sequence[BatchSlice]
     physical_offsets: Ints
@@ -67,8 +67,8 @@ class Placement:
 class CommitLog:
     """The log's files and its end.
 
-    Owned by `MessageStore`, on the store's thread. `end` is where the next record goes, and only
-    `write` and recovery move it.
+    Owned by `MessageStore`, on the store's thread. `end` is the offset of the next record; only
+    `write`, `extend` and recovery move it.
     """
 
     def __init__(self, files: FileSystem, root: Path, file_bytes: int) -> None:
@@ -76,12 +76,12 @@ class CommitLog:
         self._root = root
         self.files = MappedFileQueue(files, commit_log_folder(root), file_bytes)
         self.pool: TransientPool | None = None
-        """Pool of appended records that do not go into the files at once."""
+        """Pool of appended records before they are written to the files; None = there is none."""
         self.end = PhysicalOffset(0)
         self._preparing: FileTask | None = None
         self._hole: int | None = None
         self._is_awaited = False
-        """True once an append had to wait for the file to be filled since the last fill."""
+        """True once an append was refused for an unfilled file since the last fill task."""
         self._unfilled = _EVERYTHING
         """Log offset from which files are reserved and not yet filled with zeros."""
         self._is_wanted = False
@@ -90,12 +90,12 @@ class CommitLog:
 
     @property
     def start(self) -> PhysicalOffset:
-        """Offset of the oldest record that is left."""
+        """Log offset of the oldest record."""
         return PhysicalOffset(self.files.files[0].base if self.files.files else 0)
 
     @property
     def file_end(self) -> PhysicalOffset:
-        """End of the file, made or not, that holds the next record."""
+        """End of the file, existing or not, for the next record."""
         return PhysicalOffset(self.end - self.end % self.files.file_bytes + self.files.file_bytes)
 
     @property
@@ -111,14 +111,11 @@ class CommitLog:
     def allocate(self, batch: RecordBatch, *, atomic: bool = False) -> Placement:
         """Allocate places for the records of `batch`, and make files where they are needed.
 
-        Args:
-            batch: Records to store.
-            atomic: All records go into one file, the next one if need be.
+        An `atomic` batch goes into one file, the next one if need be.
 
         Raises:
             StoreFull: The disk cannot hold another file.
-            BrokerBusy: The next file is being prepared, or too much waits to be committed: try
-                again when that is done.
+            BrokerBusy: The next file is being prepared, or the pool is full: try again later.
             MessageRefused: A record, or an atomic batch, is longer than a file.
         """
         total, begin = len(batch.data), self.end
@@ -172,7 +169,7 @@ class CommitLog:
         return Placement(pieces, offsets, at)
 
     def _file_for(self, offset: PhysicalOffset, length: int) -> MappedFile:
-        """Return the file for `offset`, ready for `length` bytes or as many as it holds."""
+        """Return the file for `offset` with real space for `length` bytes, or for its rest."""
         if self.files.has(offset):
             file = self.files.at(offset)
             self._make_real(file, min(offset + length, file.end))
@@ -218,7 +215,7 @@ class CommitLog:
         """Complete the records and write them to their `placement`, or into the pool.
 
         Records survive a crash of this process once this method has returned and they are
-        `committed`; of a process that is killed meanwhile none of them is there.
+        `committed`. A process that is killed meanwhile leaves none of them.
         """
         # Completed beside the log, so that no page of the log ever holds half-made records.
         done = self._copy(batch.data)
@@ -245,7 +242,7 @@ class CommitLog:
         self.end = placement.end
 
     def _copy(self, data: bytes) -> NDArray[np.uint8]:
-        """Return a copy of `data`: of its own for the pool, else in a buffer that is used again."""
+        """Return a copy of `data`: a new one for the pool, else in a buffer for all batches."""
         if self.pool is not None:
             return np.frombuffer(bytearray(data), dtype=np.uint8)
         if len(self._scratch) < len(data):
@@ -284,7 +281,7 @@ class CommitLog:
 
         Raises:
             StoreFull: The disk cannot hold another file.
-            BrokerBusy: The file is being prepared, or too much waits to be committed: try again.
+            BrokerBusy: The file is being prepared, or the pool is full: try again.
             OSError: The disk failed.
         """
         if self.pool is not None:
@@ -298,11 +295,11 @@ class CommitLog:
     def extend(self, data: bytes, *, stored_at_ms: int) -> None:
         """Append bytes of another replica's log, for which `make_space_for` has made space.
 
-        They survive a crash of this process all or not at all, as bytes of `write` do.
+        All or none survive a crash of this process.
 
         Args:
             data: Checked records of one file, a blank record or damaged bytes.
-            stored_at_ms: Store time of the newest of them.
+            stored_at_ms: Store time of the newest record.
         """
         file = self.files.at(self.end)
         position, end = self.end - file.base, PhysicalOffset(self.end + len(data))
@@ -317,7 +314,7 @@ class CommitLog:
         self.end = end
 
     def record_at(self, offset: PhysicalOffset, end: PhysicalOffset) -> Record | None:
-        """Return the record that begins at `offset` and ends at `end` or before; None if none."""
+        """Return the good record that begins at `offset` and ends by `end`, or None."""
         if offset >= end or not self.files.has(offset):
             return None
         file = self.files.at(offset)
@@ -328,13 +325,9 @@ class CommitLog:
         return record if record and offset + record.header.total_bytes <= end else None
 
     def scan(self, at: PhysicalOffset, limit: int, *, records_max: int, verify: Verify) -> LogChunk:
-        """Return the records from `at` on, of the file that holds it: positions are in that file.
+        """Return the records from log offset `at` on. Positions in the result are in its file.
 
-        Args:
-            at: Log offset in a file, at which a record begins.
-            limit: A record that ends behind it is left; not behind the file's end.
-            records_max: Most records to return.
-            verify: Depth of the check of each record.
+        A record that ends behind `limit`, which is at most the file's end, is left out.
         """
         file = self.files.at(at)
         return scan_records(
@@ -347,20 +340,20 @@ class CommitLog:
         )
 
     def cut(self, end: PhysicalOffset, *, was_left_there: bool = False) -> int:
-        """Cut the log at `end`, durably: zero the bytes behind it and drop later files.
+        """Cut the log at `end`, durably: zero the bytes behind it and remove later files.
 
-        No record that was there can come back afterwards.
+        No record behind `end` can come back afterwards.
 
         Args:
-            end: New end, at which a record begins or could begin.
-            was_left_there: This store left the log's end there, with zeros behind it. If the next
-                bytes are zeros still, so are the others: a file of 1 GiB is long to read.
+            end: New end of the log, at the border of a record.
+            was_left_there: True = a clean stop of this store left the end there, with zeros behind.
+                If the next bytes are zeros still, all are: reading 1 GiB takes long.
 
         Returns:
-            How many bytes were not zeros.
+            Count of the bytes that were not zeros.
 
         Raises:
-            OSError: It could not be done; the store must not be used.
+            OSError: The log may not be cut; the store must not be used.
         """
         wiped = 0
         if self.files.has(end):
@@ -382,11 +375,10 @@ class CommitLog:
             self._file_system.sync_folder(self.files.folder)
 
     def prepare_due(self, *, is_copying: bool = False) -> FileTask | None:
-        """Return the task of filling a file ahead, or of making the next one when it is due.
+        """Return the task of filling a file ahead, or of making the next one, that is due, or None.
 
-        Args:
-            is_copying: Much of another replica's log is to come: space for it is only reserved,
-                for zeros would double what the disk has to write.
+        While a replica is `is_copying` a long log, space is only reserved: zeros would double the
+        writes of the disk.
         """
         if self._preparing is not None:
             return None
@@ -446,10 +438,9 @@ class CommitLog:
         self._unfilled = step if error is None and self.files.has(step) else _EVERYTHING
 
     def make_space(self) -> None:
-        """Make the space of the last file real, or make the first file.
+        """Make the space of the last file real, or make the first file: a blocking part of opening.
 
-        The method blocks and is a part of opening. A full disk is no error here: the first append
-        is refused.
+        A full disk is no error here; the first append is refused.
 
         Raises:
             OSError: The disk failed.
@@ -473,7 +464,7 @@ class CommitLog:
                 self.prepared(None)
 
     def _fill_some(self, file: MappedFile) -> None:
-        """Fill the next bytes of a file of an earlier use; later tasks fill the rest."""
+        """Fill the next bytes of a file of an earlier session; later tasks fill the rest."""
         if file.file_bytes <= _ON_THE_SPOT_BYTES_MAX or self._hole is None:
             return
         near = min(self.end - file.base + _FIRST_ZERO_BYTES, file.file_bytes)
@@ -485,16 +476,16 @@ class CommitLog:
         self._unfilled = _EVERYTHING if is_filled else PhysicalOffset(file.base + self._hole)
 
     def files_between(self, start: PhysicalOffset, end: PhysicalOffset) -> Sequence[File]:
-        """Return the files to sync for everything from `start` to `end` to be on disk."""
+        """Return the files whose syncs bring the log from `start` to `end` to the disk."""
         return self.files.files_between(start, end)
 
     def close(self) -> None:
-        """Remove a next file that was not needed, and close the others."""
+        """Remove an unused next file, and close the others."""
         self._drop_behind(self.end)
         self.files.close()
 
 
 def _extent(piece: BatchSlice, batch: RecordBatch) -> tuple[int, int]:
-    """Return where the rows of `piece`, at least one, begin and end in the batch."""
+    """Return start and end of the bytes of the rows of `piece`, at least one, in the batch."""
     last = piece.last - 1
     return int(batch.starts[piece.first]), int(batch.starts[last] + batch.sizes[last])

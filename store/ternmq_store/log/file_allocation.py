@@ -1,8 +1,8 @@
-"""Allocation of commit log files ahead of their use: zero-filled, at leisure, durable.
+"""Allocation of commit log files ahead of their use: zero-filled, in small steps, durable.
 
-Appending to blocks that were only reserved makes the file system convert them during a sync, which
-stalls whoever writes meanwhile; blocks that hold zeros are simply overwritten. Nobody waits for a
-replica that has much to copy: it gets files that are only reserved.
+The file system converts blocks that were only reserved during a sync, which stalls all writers;
+blocks of zeros are just overwritten. A replica that copies a long log has no waiting senders: its
+files are only reserved.
 """
 
 import errno
@@ -20,8 +20,8 @@ USED_SHARE_MAX: Final = 0.90
 _PIECE_BYTES: Final = 1 << 20
 _SYNC_EVERY_BYTES: Final = 16 << 20
 _REST_S: Final = 0.001
-"""Pause after each piece: a file of 1 GiB takes a second longer, and others who read or sync find
-the disk free every few milliseconds."""
+"""Pause after each piece: a file of 1 GiB takes a second longer, and the disk is free for reads and
+syncs every few milliseconds."""
 
 
 class FileTask(Protocol):
@@ -31,7 +31,7 @@ class FileTask(Protocol):
         """Make or fill the file.
 
         Raises:
-            OSError: The file could not be made, or not be filled.
+            OSError: The file cannot be made or filled.
         """
         ...
 
@@ -48,11 +48,11 @@ class AllocateTask:
     """Length of the part that is filled; the rest is only reserved."""
 
     def run(self) -> None:
-        """Make the file and put it in its place, durably.
+        """Make the file under its name, durably.
 
         Raises:
-            OSError: It could not be made, and nothing is left of it. ENOSPC too when the disk is
-                fuller than `USED_SHARE_MAX`.
+            OSError: The file cannot be made, and no draft is left. ENOSPC also on a disk above
+                `USED_SHARE_MAX`.
         """
         self._check_used()
         file = self.files.open(self.draft, create=True)
@@ -91,7 +91,7 @@ class AllocateTask:
 class FillTask:
     """Task of filling more of a file ahead of its writer, in a blocking thread.
 
-    Nothing may be appended to the range before `run` has ended.
+    The range takes no append before `run` has ended.
     """
 
     files: FileSystem
@@ -99,13 +99,13 @@ class FillTask:
     start: int
     end: int
     is_urgent: bool = False
-    """True when the writer waits already: the task makes no pauses."""
+    """True = a writer waits for the range: the task makes no pauses."""
 
     def run(self) -> None:
         """Write zeros and sync them.
 
         Raises:
-            OSError: Not all of it is filled. Its space is reserved all the same.
+            OSError: Part of the range is not filled; its space is reserved.
         """
         rest_s = 0.0 if self.is_urgent else _REST_S
         _write_zeros(self.files, self.file, self.start, self.end, rest_s)

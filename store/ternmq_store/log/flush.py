@@ -1,6 +1,6 @@
 """Flushes of the log and checkpoints: the rule when one is due, and tasks for a blocking thread.
 
-A task holds files and bytes, never an object of the store. One sync serves all who wait for it.
+A task holds files and bytes, never an object of the store. One sync serves all waiting sends.
 
 Source: RocketMQ `GroupCommitService`, `FlushRealTimeService`, `FlushConsumeQueueService`.
 """
@@ -23,7 +23,7 @@ PAGE_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class FlushTask:
-    """Bring the log to the disk: for a blocking thread."""
+    """Flush of the log, for a blocking thread."""
 
     files: Sequence[File]
     end: PhysicalOffset
@@ -35,7 +35,7 @@ class FlushTask:
         """Sync, oldest file first.
 
         Raises:
-            OSError: Nobody knows any more what is on disk.
+            OSError: The content of the disk is unknown from now on.
         """
         for file in self.files:
             file.sync()
@@ -43,7 +43,7 @@ class FlushTask:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointTask:
-    """Bring consume queues to the disk, then the checkpoint that vouches for them."""
+    """Sync of consume queues and index, then of the checkpoint that vouches for them."""
 
     file_system: FileSystem
     files: Sequence[Path]
@@ -52,17 +52,17 @@ class CheckpointTask:
     notes: LogNotes | None = None
     """New notes of the log; None = they are unchanged."""
     folders: Sequence[Path] = ()
-    """Folders whose names of files may not be on the disk."""
+    """Folders with names that may not be on the disk."""
 
     def run(self) -> None:
         """Sync the queues, write the checkpoint, sync it.
 
         Raises:
-            OSError: ENOSPC or EDQUOT, a limit of open files: the checkpoint is not moved, and what
-                it vouches for is true. Any other: nobody knows any more what is on disk.
+            OSError: ENOSPC, EDQUOT or a limit of open files: the checkpoint stays, and is true. Any
+                other error: the content of the disk is unknown.
         """
         for path in self.files:
-            # A topic may be deleted meanwhile: then there is nothing to vouch for.
+            # A topic may be deleted meanwhile: its units need no checkpoint.
             with contextlib.suppress(FileNotFoundError):
                 self._sync(path)
         for folder in self.folders:
@@ -77,7 +77,7 @@ class CheckpointTask:
         try:
             file.sync()
         except OSError as error:
-            if is_full(error):  # what found no space is lost, unlike a file that is not written
+            if is_full(error):  # units without space are lost, unlike a file that is not written
                 raise OSError(errno.EIO, f"units may be lost: {error}") from error
             raise
         finally:
@@ -88,7 +88,7 @@ def write_checkpoint(files: FileSystem, path: Path, data: bytes) -> None:
     """Make `data` the checkpoint, durably.
 
     Raises:
-        OSError: Nobody knows what it says now.
+        OSError: The content of the checkpoint is unknown.
     """
     is_new = not files.exists(path)
     with contextlib.closing(files.open(path, create=True)) as file:
@@ -110,14 +110,16 @@ def is_flush_due(
 ) -> bool:
     """Return whether a flush of the log is due.
 
+    A synchronous flush is due as soon as there are bytes to flush.
+
     Args:
-        mode: Synchronous: whenever there is something.
+        mode: Flush mode of the store.
         config: Intervals and pages of the asynchronous flush.
-        flushed: Up to where the log is on disk.
-        end: Its end.
-        file_bytes: Length of its files; a full one is flushed at once.
+        flushed: Log offset up to which the log is on disk.
+        end: End of the log's files.
+        file_bytes: Length of a log file; a full one is flushed at once.
         flushed_at_ms: Time of the last flush by the monotonic clock.
-        now_ms: The present.
+        now_ms: Present time by the monotonic clock.
 
     Source: RocketMQ `FlushRealTimeService`, `DefaultMappedFile.isAbleToFlush`.
     """

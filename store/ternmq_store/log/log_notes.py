@@ -1,8 +1,7 @@
 """Notes of a store about its log: the side file `ternmq.store` and the token in `abort`.
 
-RocketMQ ignores the side file and writes an `abort` without a token, so that it shows when somebody
-else has used the directory: then nothing that was noted of an open session counts
-(docs/formats/store-notes.md).
+RocketMQ ignores the side file and writes an `abort` without a token. So a use by RocketMQ shows,
+and the notes of an open session are void after it (docs/formats/store-notes.md).
 """
 
 import enum
@@ -41,53 +40,52 @@ _ABORT_BYTES_MAX: Final = 4096
 
 
 class QueueNote(NamedTuple):
-    """A consume queue that there was."""
+    """End of one consume queue."""
 
     topic: str
     queue_id: int
     first: QueueOffset
-    """The first unit of its first file."""
+    """Queue offset of the first unit of its first file."""
     end: QueueOffset
-    """Number behind its last message."""
+    """Queue offset behind its last message."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogNotes:
-    """The content of the side file."""
+    """Content of the side file."""
 
     session: str = ""
-    """Names an unbroken use of the log by this store: the token that `abort` has, too."""
+    """Name of an unbroken use of the log by this store: the token in `abort`."""
 
     is_open: bool = False
     """True until a clean stop ends the session."""
 
     flushed: PhysicalOffset = _START
-    """Log offset up to which the log was on the disk; after a clean stop the end of the log."""
+    """Log offset up to which the log was on the disk: its end after a clean stop."""
 
     log_start: PhysicalOffset = _START
     """Start of the log."""
 
     log_file_bytes: int = 0
-    """Length of its files, or of the first one to come; 0 after a clean stop without any."""
+    """Length of the log's files; 0 after a clean stop without a file."""
 
     checksummed: Sequence[ChecksumRange] = ()
     quarantined: Sequence[DamagedRange] = ()
     queues_at: PhysicalOffset = _START
-    """Log offset up to which records were dispatched when `queues` was noted."""
+    """Log offset up to which `queues` contained units when they were noted."""
 
     queues: Sequence[QueueNote] = ()
     index: Sequence[str] = ()
-    """Lines of the index about its files after a clean stop; else none."""
+    """Lines about the index files at a clean stop; else none."""
 
     cut_to: PhysicalOffset | None = None
     """New end of the log: the next opening truncates it there."""
 
     tables: Sequence[str] = ()
-    """Names of the files of tables that there are in `config/`. A version that knows nothing of
-    them does not keep the line."""
+    """Names of the existing table files in `config/`. An older version drops the line."""
 
     clock: ClockNotes = BELIEVED
-    """Notes of the broker's clock. A version without them does not keep the line."""
+    """Notes of the broker's clock. An older version drops the line."""
 
 
 class AbortFile(NamedTuple):
@@ -95,17 +93,17 @@ class AbortFile(NamedTuple):
 
     pid: int | None
     token: str
-    """Empty when RocketMQ wrote it."""
+    """Token of the session; empty when RocketMQ wrote the file."""
 
 
 class LastUse(enum.Enum):
-    """End of the directory's last use, which decides whether the notes count."""
+    """End of the directory's last use, which decides whether the notes apply."""
 
     CLEAN = "clean"
     """Clean stop of this store or of RocketMQ."""
 
     CRASHED = "crashed"
-    """Crash of this store, after which nobody used the directory."""
+    """Crash of this store, without another use since."""
 
     FOREIGN_CLEAN = "foreign clean"
     """Crash of this store, then a use by another program with a clean stop."""
@@ -115,17 +113,12 @@ class LastUse(enum.Enum):
 
     @property
     def is_clean(self) -> bool:
-        """True after a clean stop, which brings everything to the disk."""
+        """True after a clean stop, which syncs all files."""
         return self in {LastUse.CLEAN, LastUse.FOREIGN_CLEAN}
 
 
 def last_use(notes: LogNotes, abort: AbortFile | None) -> LastUse:
-    """Return how the last use ended.
-
-    Args:
-        notes: Notes of the last use; empty ones when there were none.
-        abort: None when there is no such file.
-    """
+    """Return the end of the last use, by its notes, perhaps empty, and the file `abort`."""
     if abort is None:
         return LastUse.FOREIGN_CLEAN if notes.is_open else LastUse.CLEAN
     is_ours = notes.is_open and bool(notes.session) and abort.token == notes.session
@@ -133,7 +126,7 @@ def last_use(notes: LogNotes, abort: AbortFile | None) -> LastUse:
 
 
 def encode_notes(notes: LogNotes) -> bytes:
-    """Return the file's bytes: a fact a line, in the end a checksum of the lines before it."""
+    """Return the bytes of the side file: a fact a line, and a checksum of all lines at the end."""
     lines = [
         f"version {FORMAT_VERSION}",
         f"session {_OPEN if notes.is_open else _CLOSED} {notes.session}",
@@ -169,7 +162,7 @@ def decode_notes(data: bytes) -> LogNotes:
     """Return the notes in the bytes of the side file.
 
     Raises:
-        ValueError: It is cut, altered, or of a later version.
+        ValueError: The bytes are cut, altered, or of a later version.
     """
     text, separator, checksum = data.rpartition(b"crc32 ")
     if not separator or checksum.strip() != f"{zlib.crc32(text):08x}".encode():
@@ -245,38 +238,33 @@ def _queue(text: str) -> QueueNote:
         raise ValueError(str(error)) from error
 
 
-def load_notes(files: FileSystem, root: Path, tell: Callable[[str], None]) -> LogNotes:
-    """Return the notes of a store; empty ones when there are none or all are damaged.
+def load_notes(files: FileSystem, root: Path, on_damage: Callable[[str], None]) -> LogNotes:
+    """Return the notes of the store at `root`; empty notes if all are missing or damaged.
 
-    Without them a store is like one of RocketMQ: its timestamps decide, and no checksum is
-    demanded.
-
-    Args:
-        files: The file system.
-        root: The store's directory.
-        tell: Gets the reason why notes that are there do not count.
+    A store without notes is like one of RocketMQ: its timestamps decide, and no checksum is
+    required. `on_damage` is called with the reason why damaged notes do not apply.
 
     Raises:
-        StateUnreadable: There are some, and they cannot be read.
+        StateUnreadable: Notes exist and cannot be read.
     """
     try:
         return read_generations(files, notes_path(root), decode_notes) or LogNotes()
     except StateDamaged as error:
-        tell(str(error))
+        on_damage(str(error))
         return LogNotes()
 
 
 def save_notes(files: FileSystem, root: Path, notes: LogNotes, *, in_both: bool = False) -> None:
-    """Replace the side file, durably; the generation before is kept, or replaced with `in_both`.
+    """Replace the side file, durably; with `in_both` its previous generation, too.
 
     Raises:
-        OSError: The disk refused; the earlier notes are still there.
+        OSError: The disk refused; the earlier notes remain.
     """
     replace_file(files, notes_path(root), encode_notes(notes), in_both=in_both)
 
 
 def encode_abort(abort: AbortFile) -> bytes:
-    """Return the bytes of `abort`: the process on the first line, the token on the second."""
+    """Return the bytes of `abort`: process on the first line, token on the second."""
     return f"{'' if abort.pid is None else abort.pid}\n{abort.token}\n".encode()
 
 
@@ -292,7 +280,7 @@ def load_abort(files: FileSystem, root: Path) -> AbortFile | None:
     """Return the content of `abort`; None when it is missing, as after a clean stop.
 
     Raises:
-        StateUnreadable: There is one, and it cannot be read.
+        StateUnreadable: The file exists and cannot be read.
     """
     try:
         data = read_state(partial(read_whole, files, bytes_max=_ABORT_BYTES_MAX), abort_path(root))
@@ -305,6 +293,6 @@ def save_abort(files: FileSystem, root: Path, abort: AbortFile) -> None:
     """Write `abort`, which only a clean stop removes, durably.
 
     Raises:
-        OSError: The disk refused; the earlier file is still there.
+        OSError: The disk refused; the earlier file remains.
     """
     replace_file(files, abort_path(root), encode_abort(abort), keep_previous=False)

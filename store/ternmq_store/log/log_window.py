@@ -1,7 +1,7 @@
 """Window on one file of the log: a walk of its records, blank records and damage. For any thread.
 
-Damage ends where the next record says that it lies: at a record's magic number with the physical
-offset of that very place, or at a blank record that reaches to the end of the file.
+A damaged range ends at the next claim: a record's magic number with the physical offset of that
+very position, or a blank record that reaches to the end of the file.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,27 +29,27 @@ _RECORDS_MAX: Final = 1 << 16
 
 
 class WalkStep(NamedTuple):
-    """Records, or a blank record, or damage, from one offset of the log to another."""
+    """Records, a blank record or damage from one log offset to another."""
 
     batch: RecordBatch | None
     """Records up to `end`; None = a blank record or damage."""
 
     end: PhysicalOffset
-    """Start of the next step: the end of the file behind a blank record."""
+    """Start of the next step; behind a blank record the end of the file."""
 
     damage: str = ""
-    """Reason why no record lies there; empty = there is no damage."""
+    """Damage of the first record; empty = there is none."""
 
 
 class LogWindow:
-    """One file of the log by plain reads or in a map. Owned by one reader, who closes the file.
+    """One file of the log, read or mapped. Owned by one reader, who closes the file.
 
     Args:
         read: Returns bytes of the file by position and length.
         base: Log offset at which the file begins.
         file_bytes: Length of the file.
-        piece_bytes: Least length of a read, of which the last one is retained. 0 = reads are as
-            long as asked for, and none is retained.
+        piece_bytes: Least length of a read; the last read is retained. 0 = reads have the requested
+            length, and none is retained.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class LogWindow:
 
     @classmethod
     def of_file(cls, file: File, base: int, *, piece_bytes: int = 0) -> "LogWindow":
-        """Return a window on an open file, as long as that is now."""
+        """Return a window on an open file of its present length."""
         return cls(file.read, base, file.size(), piece_bytes)
 
     @classmethod
     def of_view(cls, view: memoryview, base: int) -> "LogWindow":
-        """Return a window on a file in memory, of which it retains no slice."""
+        """Return a window on a file in memory; no slice of `view` is retained."""
         return cls(lambda position, length: view[position : position + length], base, len(view))
 
     def take(self, position: int, length: int) -> memoryview:
@@ -88,11 +88,11 @@ class LogWindow:
         return self._data[begin : begin + length]
 
     def is_blank(self, position: int) -> bool:
-        """Return whether the blank record that ends the file begins at `position`."""
+        """Return whether the blank record at the end of the file begins at `position`."""
         return is_blank(self.take(position, BLANK_BYTES), 0, self.file_bytes - position)
 
     def lies_at(self, position: int) -> bool:
-        """Return whether a record, or a blank one, says that it lies at `position`."""
+        """Return whether a record, or a blank one, claims `position` as its own."""
         return self._is_claim(bytes(self.take(position, OFFSETS_BYTES)), position)
 
     def _is_claim(self, head: bytes, position: int) -> bool:
@@ -128,9 +128,9 @@ class LogWindow:
                     yield position + begin
 
     def next_content(self, position: int) -> int | None:
-        """Return a position before which, from `position` on, only zeros lie; None = all are zeros.
+        """Return a position behind zeros only, from `position` on; None = all bytes are zeros.
 
-        The first other byte lies no more than a piece behind it.
+        The next other byte follows within 1 MiB.
         """
         for start in range(position, self.file_bytes, _PIECE_BYTES):
             if np.frombuffer(self.take(start, _PIECE_BYTES), dtype=np.uint8).any():
@@ -138,7 +138,7 @@ class LogWindow:
         return None
 
     def content_end(self, position: int) -> int:
-        """Return the position behind the last byte, at or behind `position`, that is not zero."""
+        """Return the position behind the last nonzero byte from `position` on."""
         end = self.file_bytes
         while end > position:
             begin = max(position, end - _PIECE_BYTES)
@@ -157,14 +157,14 @@ class LogWindow:
         bytes_max: int = SCAN_BYTES_MAX,
         search_bytes: int | None = None,
     ) -> WalkStep:
-        """Return the records at `start`, or the damage there, and where the walk goes on.
+        """Return the records or the damage at `start`, and the start of the next step.
 
         Args:
             start: Log offset at which a record, a blank record or damage begins.
-            until: Log offset at which a record ends: the walk goes no further.
+            until: End of the walk, at which a record ends.
             verify: Depth of the check of each record.
-            bytes_max: Bytes of the log that one step reads, unless the first record is longer.
-            search_bytes: Bytes of damage that one step searches. None = the rest of the file.
+            bytes_max: Limit of bytes that one step reads, unless the first record is longer.
+            search_bytes: Limit of damaged bytes that one step searches; None = the rest of it.
         """
         position, end = start - self.base, min(until - self.base, self.file_bytes)
         found = self._scan(position, min(position + bytes_max, end), verify)

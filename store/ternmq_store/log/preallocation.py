@@ -1,4 +1,4 @@
-"""Preallocation of the files that index and log need next, by another thread.
+"""Preallocation of the next files of index and log, by another thread.
 
 Source: RocketMQ `AllocateMappedFileService`.
 """
@@ -10,14 +10,7 @@ from ternmq_store.log.file_allocation import FileTask
 
 
 class Preallocation:
-    """Preallocation of files of log and index in turns, one task at a time.
-
-    Owned by `MessageStore`.
-
-    Args:
-        log: The log.
-        index: The index, if there is one.
-    """
+    """Preallocation for log and index in turns, one task at a time. Owned by `MessageStore`."""
 
     def __init__(self, log: CommitLog, index: IndexFiles | None) -> None:
         self._log = log
@@ -26,7 +19,7 @@ class Preallocation:
 
     def due(self, *, is_copying: bool) -> FileTask | None:
         """Return the next task of log or index, or None; `ready` must follow a task."""
-        # The index's file takes a moment, while filling the log goes on for many steps.
+        # An index file takes a moment, filling the log many steps.
         if self._is_turn_of_log:
             return self._log.prepare_due(is_copying=is_copying) or self._of_index()
         return self._of_index() or self._log.prepare_due(is_copying=is_copying)
@@ -40,7 +33,7 @@ class Preallocation:
         Raises:
             OSError: The disk failed.
         """
-        # What fails is tried again at once, and must not keep the other from its turn.
+        # A failed task is due again at once: the other one has its turn first.
         self._is_turn_of_log = isinstance(task, IndexTask) and error is not None
         if not isinstance(task, IndexTask):
             self._log.prepared(error)

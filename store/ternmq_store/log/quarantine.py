@@ -1,6 +1,6 @@
-"""Damaged ranges of the log that cannot be repaired; readers pass over them.
+"""Damaged ranges of the log, over which readers pass.
 
-The log keeps its length, and every queue its numbering: only records in a range are not served.
+The log keeps its length, and every queue its offsets: only records in a range are not served.
 """
 
 from bisect import bisect_right
@@ -17,7 +17,7 @@ from ternmq_model.offsets import PhysicalOffset
 
 @dataclass(frozen=True, slots=True)
 class DamagedRange:
-    """A damaged part of the log, from a record's beginning to the next good one's."""
+    """A damaged part of the log, from the start of a record to that of the next good one."""
 
     start: PhysicalOffset
     end: PhysicalOffset
@@ -26,13 +26,13 @@ class DamagedRange:
 
 
 class DamagedRanges(NamedTuple):
-    """Damaged ranges of one log at a time: plain values, good in any thread."""
+    """Damaged ranges of one log at one time: plain values for any thread."""
 
     starts: Ints
     ends: Ints
 
     def are_in(self, starts: Ints) -> NDArray[np.bool_]:
-        """Return for each record that begins at one of `starts` whether it lies in a range."""
+        """Return a mask: True for each record, by its start, that lies in a range."""
         if not len(self.starts):
             return np.zeros(len(starts), dtype=np.bool_)
         index = np.searchsorted(self.starts, starts, side="right") - 1
@@ -42,12 +42,12 @@ class DamagedRanges(NamedTuple):
 class Quarantine:
     """Damaged ranges of one log, sorted and without overlap.
 
-    Owned by `MessageStore`, on the store's thread. Recovery adds ranges, and so
-    do later readers that meet a bad record.
+    Owned by `MessageStore`, on the store's thread. Recovery adds ranges, and so do later readers
+    that find a bad record.
 
     Attributes:
         places: Starts and ends of the ranges. The value is replaced, never changed.
-        changes: Count of ranges added or forgotten, by which notes are known to be old.
+        changes: Count of changes, by which older notes are recognized.
     """
 
     def __init__(self, ranges: Iterable[DamagedRange] = ()) -> None:
@@ -67,15 +67,12 @@ class Quarantine:
         return tuple(self._ranges)
 
     def add(self, start: PhysicalOffset, end: PhysicalOffset, reason: str) -> bool:
-        """Add a range, and join it with those that it overlaps or touches.
+        """Add a range, joined with those that it overlaps or touches; return False if it is known.
 
         Args:
             start: Start of the first bad record.
             end: End of the last bad byte; greater than `start`.
-            reason: Description of the damage; of several the first in the log is kept.
-
-        Returns:
-            Whether any of it is new.
+            reason: Description of the damage. A joined range keeps that of its first record.
         """
         first = bisect_right(self._ranges, start, key=lambda each: each.start)
         if first and self._ranges[first - 1].end >= start:
@@ -93,14 +90,14 @@ class Quarantine:
         return True
 
     def end_at(self, offset: PhysicalOffset) -> PhysicalOffset | None:
-        """Return the end of the range that holds byte `offset`; None when no range does."""
+        """Return the end of the range with byte `offset`; None = there is none."""
         index = bisect_right(self._ranges, offset, key=lambda each: each.start) - 1
         if index >= 0 and offset < self._ranges[index].end:
             return self._ranges[index].end
         return None
 
     def remove(self, start: PhysicalOffset, end: PhysicalOffset) -> None:
-        """Remove the bytes between `start` and `end`, which are good again, from the ranges."""
+        """Remove bytes that are good again, from `start` to `end`, from the ranges."""
         self._ranges = [
             DamagedRange(first, last, one.reason)
             for one in self._ranges
@@ -110,7 +107,7 @@ class Quarantine:
         self._changed()
 
     def keep_between(self, start: PhysicalOffset, end: PhysicalOffset) -> None:
-        """Remove all that lies outside a log from `start` to `end` from the ranges."""
+        """Remove the parts of ranges outside a log from `start` to `end`."""
         kept = [
             DamagedRange(max(each.start, start), min(each.end, end), each.reason)
             for each in self._ranges

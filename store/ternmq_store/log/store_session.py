@@ -1,7 +1,7 @@
-"""The store's claim on its directory while it is open, and what it notes of the log.
+"""The store's claim on its directory while it is open, and its notes of the log.
 
 Writes are ordered so that a crash can be told apart from use by another program: offsets of
-another store are taken out of the checkpoint before the notes name a session, and the notes name
+another store are removed from the checkpoint before the notes name a session, and the notes name
 it before `abort` does.
 """
 
@@ -45,11 +45,11 @@ from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.queues.consume_queue import ConsumeQueue
 
 _QUEUES_INTERVAL_MS: Final = 10_000
-"""Interval between notes of the queues' ends. After a crash the log is read from there on, so that
-every unit is vouched for, by the notes or by the log."""
+"""Interval between notes of the queues' ends, ms. After a crash the log is read from the noted
+offset on, so that notes or log prove every unit."""
 
 _QUEUES_BYTES: Final = 64 << 20
-"""Bytes of the log after which the ends of the queues are noted before their interval is over."""
+"""Bytes of the log after which the ends of the queues are noted before the interval has passed."""
 
 
 class _Seen(NamedTuple):
@@ -66,27 +66,24 @@ class StoreSession:
 
     Attributes:
         last_use: End of the last use.
-        has_notes: This store has opened the log before, and it is noted.
+        has_notes: True if notes of an earlier session of this store exist.
         notes: Content of the side file.
-        checkpoint: Content of the checkpoint; offsets that do not count are 0.
-        index_notes: Notes of the index at the last clean stop; none after a crash.
+        checkpoint: Content of the checkpoint; void offsets are 0.
+        index_notes: Notes of the index at the last clean stop; empty after a crash.
         index_durable: Log offset up to which the index was on the disk at the last opening.
         quarantine: Damaged ranges of the log.
         ranges: Ranges of the log in which records must have their checksum.
         clock: Notes of moves of the broker's clock.
     """
 
-    def __init__(self, files: FileSystem, root: Path, tell: Callable[[str], None]) -> None:
-        """Read what is there; nothing is changed.
+    def __init__(self, files: FileSystem, root: Path, on_damage: Callable[[str], None]) -> None:
+        """Read notes, checkpoint and abort file; nothing is changed.
 
-        Args:
-            files: The file system.
-            root: The store's directory.
-            tell: Gets the reason why notes that are there do not count.
+        `on_damage` is called with the reason why damaged notes do not apply.
         """
         self._files = files
         self._root = root
-        self.notes = load_notes(files, root, tell)
+        self.notes = load_notes(files, root, on_damage)
         self.has_notes = bool(self.notes.session)
         self.last_use = last_use(self.notes, load_abort(files, root))
         self.checkpoint = _load_checkpoint(files, root)
@@ -96,20 +93,18 @@ class StoreSession:
         self.quarantine = Quarantine(self.notes.quarantined)
         self.ranges: Ranges = self.notes.checksummed
         self.clock = self.notes.clock
-        self._looked_at_ms = -_QUEUES_INTERVAL_MS
+        self._recorded_at_ms = -_QUEUES_INTERVAL_MS
         self._seen: _Seen | None = None
         self._is_saved = False
-        """True once notes were written since the opening: their main file may become the older."""
+        """True once notes were saved since the opening; the first save replaces both generations."""
 
     def claim(self, *, pid: int, token: str) -> None:
-        """Mark the directory as in use.
+        """Mark the directory as in use by process `pid`.
 
-        Args:
-            pid: This process.
-            token: Names the session, unless the one that was interrupted goes on.
+        `token` names the session, unless the interrupted one continues.
 
         Raises:
-            OSError: It is not marked.
+            OSError: The directory is not marked.
         """
         if self.last_use is not LastUse.CRASHED:
             self.checkpoint = replace(self.checkpoint, flushed_offset=0, dispatched_offset=0)
@@ -119,18 +114,18 @@ class StoreSession:
             notes = replace(
                 self.notes, session=token, is_open=True, checksummed=self.ranges, index=()
             )
-            # Of a log that is new to this store there is nothing to note before it is settled: an
-            # opening that is interrupted must not leave notes that know nothing.
+            # A log that is new to this store has no notes before it is settled: an interrupted
+            # opening must not leave empty ones.
             if self.has_notes:
                 self._save(notes)
             self.notes = notes
         save_abort(self._files, self._root, AbortFile(pid, self.notes.session))
 
     def note_quarantine(self) -> None:
-        """Note durably what of the log is damaged, before that can no longer be told from it.
+        """Save the damaged ranges, before the log no longer shows them.
 
         Raises:
-            OSError: It is not noted.
+            OSError: Nothing is noted.
         """
         if self.has_notes:
             self._save(replace(self.notes, quarantined=self.quarantine.ranges))
@@ -141,18 +136,18 @@ class StoreSession:
         return max(self.notes.flushed, PhysicalOffset(self.checkpoint.flushed_offset))
 
     def verify(self, offset: PhysicalOffset) -> Verify:
-        """Return how much of the record at `offset` is to be checked."""
+        """Return the depth of the check of the record at `offset`."""
         return Verify.WHOLE if is_inside(self.ranges, offset) else Verify.BODY
 
     def check_at(self, offset: PhysicalOffset) -> VerifyRange:
-        """Return how the log is to be checked from `offset` on, and up to where."""
+        """Return the depth of the check of the log from `offset` on, and its end."""
         return VerifyRange(self.verify(offset), next_border(self.ranges, offset))
 
     def lower(self, end: PhysicalOffset) -> None:
-        """Make durable that nothing behind `end` counts as on the disk; the cut follows.
+        """Lower the noted end of the log on the disk to `end`, durably, before a cut.
 
         Raises:
-            OSError: Nothing may be cut.
+            OSError: The log may not be cut.
         """
         self.quarantine.keep_between(PhysicalOffset(0), end)
         if end >= self.flushed:
@@ -171,17 +166,17 @@ class StoreSession:
             checksummed=self.ranges,
             quarantined=self.quarantine.ranges,
         )
-        # Both generations: the older one would vouch for what is cut.
+        # Both generations: the older one would vouch for the cut bytes.
         self._save(notes)
         self._save(notes)
 
     def lower_queues(self, start: PhysicalOffset) -> None:
-        """Make durable that units of records from `start` on may not be on the disk.
+        """Lower the noted end of the units on the disk to record `start`, durably.
 
-        They are wiped and written anew, and nothing syncs them before the next checkpoint.
+        The units behind it are wiped and written again; the next checkpoint syncs them.
 
         Raises:
-            OSError: None may be wiped.
+            OSError: No unit may be wiped.
         """
         self.save_checkpoint(
             replace(self.checkpoint, queues_stored_at_ms=0, dispatched_offset=start)
@@ -236,17 +231,13 @@ class StoreSession:
         return bool(self.ranges) and self.ranges[-1].end is None
 
     def go_on(self, end: PhysicalOffset, *, is_checksummed: bool) -> None:
-        """Note the kind of the records that a replica is to copy behind the log's `end`.
+        """Begin or end a range of checksums for the records that a replica copies behind `end`.
 
-        A range begins here at once and in the notes soon; that it ends is noted before anything
-        lies there that has no checksum: it would be taken for damaged.
-
-        Args:
-            end: End of the log.
-            is_checksummed: True if every record that follows has its checksum.
+        The notes contain a new range soon, but the end of a range at once: a record without a
+        checksum inside a range would count as damaged.
 
         Raises:
-            OSError: It is not noted that the range ends.
+            OSError: The end of the range is not noted.
         """
         if is_checksummed:
             self.ranges = opened(self.ranges, end)
@@ -254,32 +245,32 @@ class StoreSession:
             self.ranges = closed(self.ranges, end)
             self._save(replace(self.notes, checksummed=self.ranges))
 
-    def look(
+    def record_queues(
         self, queues: Iterable[ConsumeQueue], *, dispatched: PhysicalOffset, now_ms: int
     ) -> None:
-        """Record the ends of the queues when it is due, for notes once their units are on the disk.
+        """Record the ends of all queues if that is due, for notes once their units are on the disk.
 
         Args:
-            queues: All there are.
-            dispatched: Up to which offset of the log.
+            queues: All queues.
+            dispatched: Log offset up to which they contain units.
             now_ms: Time by the monotonic clock.
         """
         is_due = (
-            now_ms - self._looked_at_ms >= _QUEUES_INTERVAL_MS
+            now_ms - self._recorded_at_ms >= _QUEUES_INTERVAL_MS
             or dispatched - self.notes.queues_at >= _QUEUES_BYTES
         )
         if self._seen is None and is_due:
-            self._looked_at_ms = now_ms
+            self._recorded_at_ms = now_ms
             self._seen = _Seen(dispatched, _notes_of(queues))
 
     def notes_due(self, flushed: PhysicalOffset, start: PhysicalOffset) -> LogNotes | None:
-        """Return what to write into the side file, if there is something new.
+        """Return changed notes to save after a sync of the queues' files; None = no change.
 
-        The queues' files are synced before. `notes_done` must follow before the next.
+        `notes_done` must follow before the next call.
 
         Args:
-            flushed: The log is on the disk up to here.
-            start: The log begins here.
+            flushed: Log offset up to which the log is on the disk.
+            start: Start of the log.
         """
         notes = replace(
             self.notes,
@@ -291,13 +282,13 @@ class StoreSession:
             notes = replace(notes, queues=self._seen.queues, queues_at=self._seen.dispatched)
             self._seen = None
         if start > notes.log_start:
-            # Queues' files go after the log's: the next look tells where each begins.
+            # Queues' files are removed after the log's: the next record has their starts.
             queues = tuple(note._replace(first=note.end) for note in notes.queues)
             notes = replace(notes, log_start=start, queues=queues)
         return notes if notes != self.notes else None
 
     def notes_done(self, notes: LogNotes, *, is_good: bool) -> None:
-        """Record that `notes` were written, or else that they are due again."""
+        """Record that `notes` were saved, or that they are due again."""
         if is_good:
             self.notes = notes
 
@@ -326,56 +317,53 @@ class StoreSession:
         )
 
     def clock_stepped(self, by_ms: int, end: PhysicalOffset) -> None:
-        """Record that the clock has moved by `by_ms` at the log's `end`; a checkpoint notes it."""
+        """Record a step of the clock at the log's `end`; the next checkpoint saves it."""
         self.clock = stepped(self.clock, by_ms, end)
 
     def clock_left(self, at_ms: int) -> None:
-        """Record a believed clock at a stop, 0 = none; a clean stop notes it."""
+        """Record the time of a clock without doubt, or 0; a clean stop saves it."""
         self.clock = replace(self.clock, left_at_ms=at_ms)
 
     def clock_believed(self) -> None:
-        """Record that the clock is no longer in doubt; a checkpoint notes it."""
+        """Record that the clock is no longer in doubt; the next checkpoint saves it."""
         self.clock = replace(self.clock, doubt=None)
 
     def note_doubt(self, doubt: ClockDoubt) -> None:
-        """Note durably that the clock is in doubt, until it is believed.
+        """Save a doubt about the clock, until `clock_believed`.
 
         Raises:
-            OSError: It is not noted yet.
+            OSError: The doubt is not noted yet.
         """
         self.clock = doubted(self.clock, doubt)
         self.note_clock()
 
     def timer_follows(self, move: TimerMove) -> None:
-        """Record a step of the clock for timed messages to follow; a checkpoint notes it."""
+        """Record a step of the clock that timed messages follow; the next checkpoint saves it."""
         self.clock = replace(self.clock, timer_moves=(*self.clock.timer_moves, move))
 
     def timer_followed(self, first: int) -> None:
-        """Record that no timed message before `first` waits; a checkpoint notes it."""
+        """Record that no timed message before `first` waits; the next checkpoint saves it."""
         left = tuple(move for move in self.clock.timer_moves if move.end > first)
         self.clock = replace(self.clock, timer_moves=left)
 
     def timer_cut(self, end: QueueOffset) -> None:
-        """Record that the timed messages from `end` on were cut; a checkpoint notes it."""
+        """Record that the timed messages from `end` on were cut; the next checkpoint saves it."""
         moves = tuple(move._replace(end=min(move.end, end)) for move in self.clock.timer_moves)
         self.clock = replace(self.clock, timer_moves=moves)
 
     def note_clock(self) -> None:
-        """Note durably what is known of the clock: while no checkpoint is under way.
+        """Save the notes of the clock. No checkpoint may be under way.
 
         Raises:
-            OSError: It is not noted yet.
+            OSError: Nothing is noted yet.
         """
         self._save(replace(self.notes, clock=self.clock))
 
     def note_tables(self, names: Sequence[str]) -> None:
-        """Note which tables there are from now on, durably; nothing when that is noted.
-
-        Args:
-            names: Names of their files, without blanks.
+        """Save the names of the table files, without blanks, unless they are noted.
 
         Raises:
-            OSError: It is not noted.
+            OSError: Nothing is noted.
         """
         if names != self.notes.tables:
             self._save(replace(self.notes, tables=names))
@@ -384,7 +372,7 @@ class StoreSession:
         """Write the checkpoint, durably.
 
         Raises:
-            OSError: Nobody knows what it says now.
+            OSError: The content of the checkpoint is unknown.
         """
         path = checkpoint_path(self._root)
         write_checkpoint(self._files, path, encode_checkpoint(checkpoint))

@@ -1,7 +1,7 @@
-"""Batches that wait in memory to be written to the log's files: appends without a page fault.
+"""Batches that wait in memory for a write to the log's files: appends without a page fault.
 
-What waits is bounded. It is written by another thread, all that waits at once, and only then does
-it count: nobody is answered, nothing is dispatched or read before.
+Another thread writes all waiting batches, whose bytes are limited, at once. Before that, a batch is
+not acknowledged, dispatched or read.
 
 Source: RocketMQ `TransientStorePool`, `CommitRealTimeService`.
 """
@@ -16,25 +16,25 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_store.disk.filesystem import File
 
 _HEAD_BYTES = 8
-"""Bytes of total size and magic, without which a scan finds no record."""
+"""Length of total size and magic, without which a scan finds no record."""
 
 
 class BusyReason(enum.Enum):
-    """Lack of an append that was refused as busy."""
+    """Reason why an append was refused as busy."""
 
     FILE = enum.auto()
-    """The next file of the log."""
+    """The log's next file is not ready."""
 
     COMMIT = enum.auto()
-    """A commit of the pool, which is full."""
+    """The pool is full until its next commit."""
 
     NOTHING = enum.auto()
-    """No lack to wait for: the send is to fail at once."""
+    """The pool is full, and the send fails at once."""
 
 
 @dataclass(slots=True)
 class PoolWrite:
-    """Bytes that follow each other in one file. Owned by the pool until a task has it."""
+    """Consecutive bytes of one file. Owned by the pool until a task has it."""
 
     file: File
     position: int
@@ -62,13 +62,12 @@ class CommitTask:
     """Store time of the newest record."""
 
     def run(self) -> None:
-        """Write in an order in which a process that is killed meanwhile has written no record.
+        """Write all batches so that a process killed meanwhile leaves no record.
 
-        A scan from the front meets the first file first, so that one is written last, and of each
-        file its first 8 bytes.
+        A scan meets the first file first: it is written last, and in each file the first 8 bytes.
 
         Raises:
-            OSError: Nobody knows any more what is in the files.
+            OSError: The content of the files is unknown from now on.
         """
         for write in reversed(self.writes):
             data = memoryview(b"".join(write.parts))
@@ -80,15 +79,15 @@ class CommitTask:
 class TransientPool:
     """Pool of batches that are not yet in the log's files.
 
-    Owned by `CommitLog`, on the store's thread. One task may be under way; what it writes stays in
-    the pool until it is done, and for good when it failed.
+    Owned by `CommitLog`, on the store's thread. One task may be under way; its bytes stay in the
+    pool until it is done, and for good if it failed.
 
     Args:
-        bytes_max: Most bytes that may wait. A larger batch is taken when nothing else waits.
+        bytes_max: Limit of waiting bytes. A larger batch enters an empty pool.
         fails_fast: True = senders do not retry a batch that the full pool refuses.
 
     Attributes:
-        busy_reason: Lack of the batch that was refused last.
+        busy_reason: Reason of the last refusal.
         stored_at_ms: Store time of the newest record that is in the files; 0 before the first.
     """
 
@@ -106,7 +105,7 @@ class TransientPool:
 
     @property
     def bytes(self) -> int:
-        """Bytes that wait or are being written."""
+        """Count of bytes that wait or are being written."""
         return self._bytes
 
     @property
@@ -128,7 +127,7 @@ class TransientPool:
             )
 
     def committed(self, end: PhysicalOffset) -> PhysicalOffset:
-        """Return the offset up to which the log, which ends at `end`, is in its files."""
+        """Return the log offset up to which a log that ends at `end` is in its files."""
         if self._committing is not None:
             return self._committing.start
         return self._start if self._waiting else end
@@ -141,7 +140,7 @@ class TransientPool:
         *,
         stored_at_ms: int,
     ) -> None:
-        """Add the `writes` of the log from `start` to `end` behind the waiting ones."""
+        """Add the writes of the log from `start` to `end`."""
         self._newest_at_ms = stored_at_ms
         if not self._waiting:
             self._start = start
