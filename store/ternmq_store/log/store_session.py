@@ -96,7 +96,7 @@ class StoreSession:
         self._recorded_at_ms = -_QUEUES_INTERVAL_MS
         self._seen: _Seen | None = None
         self._is_saved = False
-        """True once notes were saved since the opening; the first save replaces both generations."""
+        """True once notes were saved since the opening. The first one replaces both generations."""
 
     def claim(self, *, pid: int, token: str) -> None:
         """Mark the directory as in use by process `pid`.
