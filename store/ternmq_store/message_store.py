@@ -230,9 +230,8 @@ class MessageStore:
     ) -> AppendResult:
         """Store all records of `batch`, in its order.
 
-        Records survive a crash of this process at once, unless they wait in a pool, and a loss of
-        power once `flushed_offset` reaches `end`. They may be acknowledged once `confirm_offset`
-        reaches it.
+        Records survive a crash of this process at once, unless they wait in a pool. They survive a
+        loss of power once `flushed_offset` reaches `end`; `confirm_offset` allows the reply.
 
         Args:
             batch: Checked records, completed in place. `record_checksum` changes their length.
