@@ -1,7 +1,7 @@
-"""Tables that an operator lets count as they are, although no generation is right.
+"""Tables that an operator accepts as they are, although no generation is valid.
 
-What is accepted is written without a checksum, as RocketMQ would, so that the next start takes it
-and gives it one. Every function here blocks; the caller holds the directory's lock.
+An accepted table is written without a checksum, as RocketMQ writes it, so that the next start loads
+it and adds the checksum. Every function here blocks; the caller holds the lock of the directory.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,18 +20,18 @@ class TableAcceptance:
     """Acceptance of one table as it is, or of its absence."""
 
     text: str
-    """Description of the table that then counts."""
+    """Description of the accepted table."""
 
     found: StoredTable[Any]
     source: Path | None
-    """The file whose table counts; None = none does, as if there never was one."""
+    """File with the accepted table; None = the table is treated as new."""
 
 
 def plan_acceptance(found: Iterable[StoredTable[Any]]) -> Sequence[TableAcceptance]:
-    """Return what is to be done about tables that refuse a start, and no others. Pure.
+    """Return the acceptance of each table that refuses a start. Pure.
 
     Raises:
-        StateUnreadable: One is there and cannot be read: nobody knows what would be given up.
+        StateUnreadable: A table exists and cannot be read, so its loss cannot be judged.
     """
     plan: list[TableAcceptance] = []
     for each in found:
@@ -54,17 +54,17 @@ def carry_out(files: FileSystem, root: Path, plan: Iterable[TableAcceptance]) ->
     """Carry out a plan durably. Copies of the replaced files are named `<name>.bad`.
 
     Raises:
-        OSError: Part of it may be done; planning and doing it again goes on.
+        OSError: A part may be done; another plan continues the work.
     """
     absent: list[str] = []
     files.make_folder(config_folder(root))
     for each in plan:
-        main, wanted = each.found.main, each.found.format
+        main, table = each.found.main, each.found.format
         if each.source is None:
             for one in (main, each.found.previous):
                 if one is not None and one.is_there:
                     files.rename(one.path, bad_path(one.path))
-            absent.append(wanted.name)
+            absent.append(table.name)
             continue
         data = read_whole(files, each.source)
         if each.source == main.path:
@@ -72,7 +72,7 @@ def carry_out(files: FileSystem, root: Path, plan: Iterable[TableAcceptance]) ->
             replace_file(files, bad_path(main.path), data, keep_previous=False)
         elif main.is_there:
             files.rename(main.path, bad_path(main.path))
-        replace_file(files, main.path, wanted.strip(data), keep_previous=False)
+        replace_file(files, main.path, table.strip(data), keep_previous=False)
     files.sync_folder(config_folder(root))
     notes = load_notes(files, root, _ignore)
     kept = tuple(name for name in notes.tables if name not in absent)
@@ -81,4 +81,4 @@ def carry_out(files: FileSystem, root: Path, plan: Iterable[TableAcceptance]) ->
 
 
 def _ignore(reason: str) -> None:
-    """Leave it to the opening to tell of notes that cannot be read."""
+    """Ignore unreadable notes: the opening of the store reports them."""

@@ -1,8 +1,8 @@
 """Connected clients, and the members of each consumer group. Pure.
 
-A client says hello on its Session stream and repeats the whole picture in heartbeats. It is gone at
-once when it says goodbye, some seconds after its stream broke, and when it stays silent. One
-whose stream broke gives way to a new client of its id: it was restarted.
+A client opens a Session stream and repeats all its groups in heartbeats. It is removed when it
+closes the session, some seconds after its stream broke, and when it stays silent. A client with a
+broken stream is replaced by a new client of its id, because it was restarted.
 
 Source: RocketMQ `ConsumerManager`, `ProducerManager`, `ClientHousekeepingService`.
 """
@@ -18,7 +18,7 @@ from ternmq_model.subscription import Subscription
 
 CLIENT_ID_CHARACTERS_MAX: Final = 255
 BYTES_MAX: Final = 256 << 20
-"""Clients together count for so much: 100,000 that consume two topics each."""
+"""Limit for all clients together: 100,000 clients that consume two topics each."""
 
 _SESSION_BYTES: Final = 1_024
 _GROUP_BYTES: Final = 512
@@ -28,10 +28,10 @@ _CHARACTER_BYTES: Final = 64
 
 
 def check_client_id(value: str, name: str = "client_id") -> str:
-    """Return a client's id, or another text of its kind, when it can be one.
+    """Return a legal client id, or another text with the rules of one.
 
     Raises:
-        InvalidParameter: It is empty, too long, or holds what cannot be printed.
+        InvalidParameter: The text is empty, too long, or has unprintable characters.
     """
     if not 0 < len(value) <= CLIENT_ID_CHARACTERS_MAX or not value.isprintable():
         remark = f"{name} must be 1 to {CLIENT_ID_CHARACTERS_MAX} printable characters"
@@ -46,10 +46,10 @@ class GroupMembership:
     group: str
     is_broadcasting: bool
     consume_from: str
-    """The name of the contract's `ConsumeFrom`."""
+    """Name of the value of `ConsumeFrom`."""
 
     subscriptions: Mapping[str, Subscription]
-    """By topic."""
+    """Subscriptions by topic."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,24 +67,23 @@ class ClientSession:
 
     producer_groups: frozenset[str] = frozenset()
     memberships: Mapping[str, GroupMembership] = field(default_factory=dict[str, GroupMembership])
-    """By group."""
+    """Memberships by group."""
 
     broken_at_ms: int | None = None
-    """Monotonic clock; None while the stream is whole."""
+    """Monotonic clock; None while the stream is open."""
 
     bytes: int = _SESSION_BYTES
-    """The client counts for so much."""
+    """Bytes that the client counts for."""
 
 
 class ClientTable:
     """Every session by client id, and the members of every group. Owned by `SessionManager`.
 
-    Every method that changes something returns the groups whose members must be told. Times are
-    monotonic unless said otherwise.
+    Methods that change memberships return the groups with members to notify. Times are monotonic.
 
     Each client counts 1 KiB, each of its groups 512 bytes and its name, each subscription 1 KiB and
-    64 bytes for each character. Together they count for at most `bytes_max`; a client that grows
-    nothing is always heard.
+    64 bytes for each character. Together they count for at most `bytes_max`; heartbeats that need
+    no more bytes are always accepted.
     """
 
     def __init__(self, *, broken_ms: int, silent_ms: int, bytes_max: int = BYTES_MAX) -> None:
@@ -107,19 +106,19 @@ class ClientTable:
         return self._sessions.get(session.client_id) is session
 
     def displaced(self, session: ClientSession) -> ClientSession | None:
-        """Return whom `session`, of another incarnation, replaces: one whose stream broke."""
+        """Return the session of an earlier incarnation with a broken stream; None without one."""
         known = self._sessions.get(session.client_id)
         if known is None or known.incarnation == session.incarnation or known.broken_at_ms is None:
             return None
         return known
 
     def hello(self, session: ClientSession) -> ClientSession | None:
-        """Make `session` its client's, and return who stands in the way (then nothing changes).
+        """Store `session`, or return the live session of another incarnation, which stays.
 
-        A session of the same incarnation, the same client object after a reconnection, gives way.
+        A session of the same incarnation is replaced: its client has reconnected.
 
         Raises:
-            BrokerBusy: It is another client, and no more fit.
+            BrokerBusy: The client is new, and no more clients fit.
         """
         known = self._sessions.get(session.client_id)
         if known is not None and known.incarnation != session.incarnation:
@@ -129,7 +128,7 @@ class ClientTable:
         self._sessions[session.client_id] = session
         if known is not None:
             session.bytes = known.bytes
-            # The picture stays until the new stream tells another one: nobody is told twice.
+            # Memberships stay until the first heartbeat of the new stream: no extra notification.
             session.memberships = known.memberships
             for group in known.memberships:
                 self._members[group][session.client_id] = session
@@ -151,7 +150,7 @@ class ClientTable:
         """
         session.heartbeat_at_ms = now_ms
         producing = frozenset(producer_groups)
-        size = _picture_bytes(producing, memberships)
+        size = _session_bytes(producing, memberships)
         self._take(size - session.bytes)
         session.bytes = size
         session.producer_groups = producing
@@ -171,7 +170,7 @@ class ClientTable:
         session.broken_at_ms = now_ms
 
     def remove(self, session: ClientSession) -> set[str]:
-        """Forget a client that said goodbye. One that was replaced changes nothing."""
+        """Remove the session of a client that left. A replaced session changes nothing."""
         if not self.is_current(session):
             return set()
         del self._sessions[session.client_id]
@@ -181,7 +180,7 @@ class ClientTable:
         return set(session.memberships)
 
     def expired(self, *, now_ms: int) -> list[ClientSession]:
-        """Return the sessions whose time is over; they are still there."""
+        """Return the expired sessions, which stay in the table."""
         return [
             session
             for session in self._sessions.values()
@@ -248,10 +247,9 @@ class ClientTable:
                 del self._members[group]
 
 
-def _picture_bytes(
+def _session_bytes(
     producer_groups: Iterable[str], memberships: Mapping[str, GroupMembership]
 ) -> int:
-    """Return what a client counts for that says this of itself."""
     subscriptions = (
         _SUBSCRIPTION_BYTES + _CHARACTER_BYTES * len(subscription.expression)
         for membership in memberships.values()

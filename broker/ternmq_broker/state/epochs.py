@@ -1,18 +1,19 @@
 """Epochs of logs: the master behind each byte, and the point where two logs part. Pure.
 
-An epoch is the time of one master. Its bytes begin at the end that the log had when it began,
-and every member keeps the list of them: (number, start), both ascending. An entry at or beyond the
-log's end is one that the member knows of and has no bytes of yet.
+An epoch is the time of one master. Its bytes begin at the end that the log had when the epoch
+began. Every member stores the list of epochs: (number, start), both ascending. An entry at or
+beyond the end of the log is known to the member, which has no bytes of that epoch yet.
 
-Numbers are never given twice: a restart takes the next one, a promotion the first of the next
-million that belongs to the member, so that it beats every restart of the master it replaced and is
-not what another member is promoted to meanwhile. Hence two logs whose lists share an entry agree
-up to where that epoch ends in the shorter one. Disks that were set back or made empty break the
-rule, so the bytes before such a common point are compared too, and lower points are tried.
+Numbers are never assigned twice. A restart takes the next number. A promotion takes the first
+number of the next million that belongs to the member: it is above all restarts of the replaced
+master, and differs from the promotion of another member. So two lists with a common entry belong to
+logs that are equal up to the end of that epoch in the shorter one. Disks that were set back or
+emptied break the rule, so the bytes before such a common point are compared, too, and lower points
+are tried.
 
-What a slave has beyond the common point goes, whatever it is: the master of the highest epoch is
-right. So a message that enough members had when it was confirmed stays only if the one of them that
-has the most is promoted. `tests/property/test_epoch_model.py` proves that this suffices.
+A slave always removes its bytes beyond the common point: the master of the highest epoch is right.
+So a confirmed message survives only if the member with the longest log among its holders is
+promoted. `tests/property/test_epoch_model.py` proves that this suffices.
 
 Source: the epoch file of RocketMQ's `AutoSwitchHAService`, Raft's log matching.
 """
@@ -39,7 +40,7 @@ class Epoch(NamedTuple):
 
     number: int
     start: PhysicalOffset
-    """Start of its bytes."""
+    """Log offset of the first byte of the epoch."""
 
 
 Epochs = tuple[Epoch, ...]
@@ -51,11 +52,11 @@ class MemberLog:
     """Log of a member, as the member describes it.
 
     Attributes:
-        epochs: Whose bytes it holds.
-        start: First byte that is kept.
-        end: Behind its last byte; `start` when it holds none.
-        store_id: Whose log it is; "" when nobody's yet.
-        highest: The highest epoch that the member has heard of, from whomever.
+        epochs: Epochs of the log.
+        start: Offset of the first byte.
+        end: Offset behind the last byte; `start` for an empty log.
+        store_id: Id of the store; empty for a new member.
+        highest: Highest epoch that was reported to the member.
     """
 
     epochs: Epochs
@@ -71,18 +72,18 @@ class MemberLog:
 
     @property
     def highest_known(self) -> int:
-        """Highest epoch that the member has or has heard of."""
+        """Highest epoch of the log and of all reports."""
         return max(self.highest, newest(self.epochs))
 
 
 class FollowFrom(NamedTuple):
-    """The slave takes the master's bytes from `start`, the end of its own log."""
+    """Answer to a slave that may follow: it receives bytes from `start`, the end of its own log."""
 
     start: PhysicalOffset
 
 
 class TruncateTo(NamedTuple):
-    """The slave keeps what lies before `keep_to`, and then asks again."""
+    """Answer to a slave that must cut its log at `keep_to`, and then ask again."""
 
     keep_to: PhysicalOffset
 
@@ -94,13 +95,13 @@ class StartEmptyLog(NamedTuple):
 
 
 class MasterDeposed(NamedTuple):
-    """Answer of a master that has heard of a higher epoch than its own, and so ends its term."""
+    """Answer of a master that learned of a higher epoch than its own, and so ends its term."""
 
     highest: int
 
 
 class FollowRefused(NamedTuple):
-    """The slave may not follow; nothing is to be done to its log."""
+    """Answer to a slave that may not follow; its log does not change."""
 
     reason: str
 
@@ -119,39 +120,39 @@ def newest_start(epochs: Epochs) -> PhysicalOffset:
 
 
 def newest_reached(epochs: Epochs, end: PhysicalOffset) -> int:
-    """Return the highest epoch of which a log that ends at `end` has all that came before; or 0.
+    """Return the highest epoch that starts at or before `end`; 0 without one.
 
-    Of two logs of one store, that of the higher (newest reached, end) has all that was acknowledged
-    with enough copies in the other. Bytes alone do not tell: a master may confirm what it
-    found, and a master that was deposed may have a few bytes of a restart.
+    The log of a store with the higher (newest reached, end) has all messages that were acknowledged
+    with enough copies in another log. The end alone does not prove that: a new master confirms the
+    bytes that it finds, and a deposed master may have a few bytes of a restart.
     """
     return max((epoch.number for epoch in epochs if epoch.start <= end), default=0)
 
 
 def number_after_restart(highest: int) -> int:
-    """Return what a master begins after it did not stop in order; 1 when it is the first ever.
+    """Return the epoch that a master begins after a crash; 1 for the first epoch.
 
     Args:
-        highest: The highest epoch that is known.
+        highest: Highest known epoch.
 
     Raises:
-        RefusedError: No number is left.
+        RefusedError: The last number is in use.
     """
     return _given(highest + 1, highest)
 
 
 def number_of_promotion(highest: int, broker_id: int) -> int:
-    """Return what a member begins when it is promoted.
+    """Return the epoch that a promoted member begins.
 
-    It is above every number that restarts reach before the next promotion, and differs from what a
-    member of another id begins that knows the same or less.
+    The number is above all restarts before this promotion. It differs from the promotion of a
+    member with another id that knows the same epochs or fewer.
 
     Args:
-        highest: The highest epoch that is known.
-        broker_id: Its own, as configured. Ids are told apart up to 999.
+        highest: Highest known epoch.
+        broker_id: Configured id of the member; ids up to 999 get different numbers.
 
     Raises:
-        RefusedError: No number is left.
+        RefusedError: The last number is in use.
     """
     first = (highest // PROMOTION_STEP + 1) * PROMOTION_STEP
     return _given(first + broker_id % MEMBER_STEP * MEMBER_STEP, highest)
@@ -161,30 +162,30 @@ def _given(number: int, highest: int) -> int:
     if number <= EPOCH_MAX:
         return number
     remark = (
-        f"no epoch can begin above {highest}: the last one is {EPOCH_MAX}. No history leads there,"
-        f" so that number was made up: {REPAIR_COMMAND}"
+        f"no epoch can begin above {highest}: the last one is {EPOCH_MAX}. Restarts and promotions"
+        f" do not reach that number, so it was made up: {REPAIR_COMMAND}"
     )
     raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
 
 def begin(epochs: Epochs, number: int, start: PhysicalOffset) -> Epochs:
-    """Return the list of a master that begins epoch `number` at its log's end, `start`.
+    """Return the list of a master that begins epoch `number` at the end of its log, `start`.
 
-    Entries of which it has no bytes are dropped. The list must be durable before the first append.
+    Entries without bytes are dropped. The list must be durable before the first append.
     """
     assert number > newest(epochs), f"epoch {number} does not follow {newest(epochs)}"
     return (*cut_to(epochs, start), Epoch(number, start))
 
 
 def cut_to(epochs: Epochs, at: PhysicalOffset) -> Epochs:
-    """Return the list of a log that was cut at `at`: the epochs that it has bytes of."""
+    """Return the list of a log that was cut at `at`: the epochs with bytes before it."""
     return tuple(epoch for epoch in epochs if epoch.start < at)
 
 
 def why_not(master: MemberLog, slave: MemberLog) -> MasterDeposed | FollowRefused | None:
-    """Return why `slave` cannot follow `master`; None when it can, perhaps after a cut.
+    """Return the reason why `slave` cannot follow `master`; None when it can, perhaps after a cut.
 
-    To be asked first: what a foreign member says deposes nobody.
+    This check comes first, because a member of another store deposes no master.
     """
     is_higher = slave.highest_known > master.highest_known
     if slave.store_id != master.store_id and (not slave.is_empty or (slave.store_id and is_higher)):
@@ -200,11 +201,10 @@ def why_not(master: MemberLog, slave: MemberLog) -> MasterDeposed | FollowRefuse
 
 
 def common_points(master: MemberLog, slave: MemberLog) -> tuple[PhysicalOffset, ...]:
-    """Return up to where two logs may be the same, the highest first.
+    """Return the offsets up to which two logs may be equal, highest first.
 
-    Each is the end of an epoch that both have, or its beginning, and has bytes before it in both
-    logs. The first at which both have the same `probe` bytes is the common point; when there is
-    none, they have nothing in common that can be found.
+    Each is the start or end of an epoch of both logs, behind some bytes of both. The first offset
+    with equal `probe` bytes is the common point.
     """
     lowest, highest = max(master.start, slave.start), min(master.end, slave.end)
     theirs = dict(_ends(slave))
@@ -218,7 +218,7 @@ def common_points(master: MemberLog, slave: MemberLog) -> tuple[PhysicalOffset, 
 def probe(
     master: MemberLog, slave: MemberLog, point: PhysicalOffset
 ) -> tuple[PhysicalOffset, PhysicalOffset]:
-    """Return the range that is to have the same bytes in both logs if `point` is common."""
+    """Return the range of bytes that must be equal in both logs if `point` is common."""
     lowest = max(master.start, slave.start, point - PROBE_BYTES)
     return PhysicalOffset(lowest), point
 
@@ -226,12 +226,12 @@ def probe(
 def follow_decision(
     master: MemberLog, slave: MemberLog, common: PhysicalOffset | None
 ) -> FollowDecision:
-    """Return what a slave has to do.
+    """Return the answer of a master to a slave.
 
     Args:
-        master: Of the member that was asked.
-        slave: Of the member that wants to follow it.
-        common: The first of `common_points` at which the bytes agree; None when there is none.
+        master: Log of the master.
+        slave: Log of the slave.
+        common: First of the `common_points` with equal bytes; None without one.
     """
     refused = why_not(master, slave)
     if refused is not None:
@@ -255,8 +255,8 @@ def follow_decision(
 def _is_set_back(master: MemberLog, slave: MemberLog, common: PhysicalOffset) -> bool:
     """Return whether a master lacks bytes of its own epoch.
 
-    It lost none in order: it begins a new epoch after anything but a clean stop, before which all
-    is flushed. What it lacks may have been confirmed.
+    A clean stop flushes all bytes, and a new epoch begins after a crash. So the missing bytes were
+    lost with the disk, and may have been confirmed.
     """
     last = master.epochs[-1] if master.epochs else None
     return common == master.end and any(
@@ -265,7 +265,7 @@ def _is_set_back(master: MemberLog, slave: MemberLog, common: PhysicalOffset) ->
 
 
 def _ends(log: MemberLog) -> Iterator[tuple[Epoch, PhysicalOffset]]:
-    """Yield the epochs and where their bytes end in `log`."""
+    """Yield each epoch with the end of its bytes in `log`."""
     for index, epoch in enumerate(log.epochs):
         behind = log.epochs[index + 1].start if index + 1 < len(log.epochs) else log.end
         yield epoch, min(behind, log.end)

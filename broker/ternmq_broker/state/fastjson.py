@@ -21,13 +21,13 @@ _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 
 
 def parse_json(text: str) -> dict[str, Any]:
-    """Return the object that `text` holds, whether or not its keys are texts.
+    """Return the JSON object in `text`, also with keys that are no strings.
 
-    A key that is a whole number becomes its digits, one that is an object its own JSON, sorted and
-    without blanks. A comma may be one too many.
+    A key that is a whole number becomes its digits. A key that is an object becomes its JSON,
+    sorted and without blanks. A trailing comma is accepted.
 
     Raises:
-        ValueError: It is no such object, or deeper than `DEPTH_MAX`.
+        ValueError: The text is no object, or is deeper than `DEPTH_MAX`.
     """
     try:
         value = json.loads(_TOKEN.sub(_quote, text))
@@ -37,7 +37,7 @@ def parse_json(text: str) -> dict[str, Any]:
 
 
 class _FastjsonParser:
-    """Parser of the JSON that the json module refuses: slower, and used only after that."""
+    """Parser of JSON that the json module refuses. Slower."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -45,21 +45,21 @@ class _FastjsonParser:
         self._depth = 0
 
     def read(self) -> object:
-        """Return the one value that the text holds."""
+        """Return the one value in the text."""
         value = self._value()
         self._skip()
         if self._at != len(self._text):
             raise self._error("the end")
         return value
 
-    def _error(self, wanted: str) -> ValueError:
+    def _error(self, expected: str) -> ValueError:
         found = self._text[self._at : self._at + 20]
-        return ValueError(f"{wanted} expected at character {self._at}, found {found!r}")
+        return ValueError(f"{expected} expected at character {self._at}, found {found!r}")
 
     def _skip(self) -> str:
         """Pass over blanks and return the next character; empty at the end."""
         match = _BLANKS.match(self._text, self._at)
-        assert match is not None, "it matches nothing too"
+        assert match is not None, "the pattern also matches the empty text"
         self._at = match.end()
         return self._text[self._at : self._at + 1]
 
@@ -115,9 +115,9 @@ def _quote(match: re.Match[str]) -> str:
 
 
 def write_json(value: Mapping[str, Any]) -> str:
-    """Return `value` as strict JSON, which RocketMQ reads as well: a line for each row of a table.
+    """Return `value` as strict JSON, which RocketMQ reads, too: a line for each row of a table.
 
-    Rows are not indented: Python indents in Python, five times as slowly, on the broker's loop.
+    Rows are not indented: Python's indenting encoder is five times slower, on the broker's loop.
     """
     members = (_member(key, value[key]) for key in sorted(value))
     return "{\n\t" + ",\n\t".join(members) + "\n}\n"
@@ -145,7 +145,7 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True)
 
 
 def version_to_dict(version: DataVersion) -> dict[str, int]:
-    """Return a table's version as the files keep it."""
+    """Return the version of a table as JSON."""
     return {
         "counter": version.counter,
         "stateVersion": version.state_version,
@@ -154,10 +154,10 @@ def version_to_dict(version: DataVersion) -> dict[str, int]:
 
 
 def version_from_dict(value: object, *, now_ms: int) -> DataVersion:
-    """Return the version that a file keeps; a new one when it keeps none.
+    """Return the version of a table from JSON; a new version for None.
 
     Raises:
-        ValueError: It keeps something else.
+        ValueError: The value is no version.
     """
     if value is None:
         return DataVersion(now_ms)
@@ -173,7 +173,7 @@ def as_int(value: object, name: str) -> int:
     """Return `value`, a whole number.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: The value has another type.
     """
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{name} is {value!r}, not a whole number")

@@ -1,6 +1,6 @@
-"""Locks of queues, each with a token that names the holding. Pure.
+"""Locks of queues, each with a token. Pure.
 
-Source: RocketMQ `RebalanceLockManager`, which knows no tokens.
+Source: RocketMQ `RebalanceLockManager`, which has no tokens.
 """
 
 from collections.abc import Iterable
@@ -31,12 +31,12 @@ class QueueHolding:
 class LockTable:
     """The locks of every group on one broker. Owned by the broker's loop.
 
-    A token counts while its lock is held: until the lease ends, its holder gives it back or goes,
-    or takes the queue anew. It never counts again, and the next holder's is higher. So of any two
-    tokens of a queue at most one is good at a time. Times are monotonic.
+    A token is valid while its lock is held: until the lease ends, or its holder unlocks the queue,
+    leaves, or locks the queue again. The token of the next holder is higher. So at most one token
+    of a queue is valid at a time. Times are monotonic.
 
     Args:
-        first_token: The lowest that may be given; above all that were before a restart.
+        first_token: Lowest token, above all tokens from before a restart.
         lease_ms: Lifetime of a lock that is not renewed, ms.
     """
 
@@ -48,33 +48,33 @@ class LockTable:
     def lock(
         self, group: str, client_id: str, queues: Iterable[tuple[QueueKey, int]], *, now_ms: int
     ) -> list[tuple[QueueKey, int]]:
-        """Lock queues for a member, or renew its locks; return the queues that it holds now.
+        """Lock queues for a member, or renew its locks; return the locked queues.
 
         Args:
-            group: The group that shares the queues.
-            client_id: The member.
-            queues: Each with the token of the holding to renew; 0 = take the queue. Who takes a
-                queue that it holds already begins a new holding. A renewal that comes too late is
-                none: what was done under the old token is over.
+            group: Group of the member.
+            client_id: Id of the member.
+            queues: Queues with the tokens of the locks to renew; 0 = a new lock, which also
+                replaces a lock of the same member. A late renewal fails: the old token is invalid
+                for good.
             now_ms: Monotonic clock.
 
         Returns:
-            The queues with their tokens, in the order asked for. The others are not the member's.
+            The locked queues with their tokens, in the order of the request.
         """
         held = self._groups.setdefault(group, {})
         given: list[tuple[QueueKey, int]] = []
-        for key, told in queues:
+        for key, token in queues:
             holding = _live(held.get(key), now_ms)
-            if told:
-                if holding is None or (holding.client_id, holding.token) != (client_id, told):
+            if token:
+                if holding is None or (holding.client_id, holding.token) != (client_id, token):
                     continue
-                token = told
+                valid = token
             else:
                 if holding is not None and holding.client_id != client_id:
                     continue
-                token = self.last_token = self.last_token + 1
-            held[key] = QueueHolding(client_id, token, now_ms + self.lease_ms)
-            given.append((key, token))
+                valid = self.last_token = self.last_token + 1
+            held[key] = QueueHolding(client_id, valid, now_ms + self.lease_ms)
+            given.append((key, valid))
         if not held:
             del self._groups[group]
         return given
@@ -96,13 +96,13 @@ class LockTable:
     def check(
         self, group: str, topic: str, queue_id: int, token: int, *, now_ms: int
     ) -> RefusedError | None:
-        """Return why who comes with `token` may not act for the queue; None when it may.
+        """Return the refusal of a caller with `token`; None when it may use the queue.
 
         Args:
-            group: For which group.
-            topic: The queue's topic.
-            queue_id: The queue.
-            token: 0 = the caller has no lock. It may act where nobody has one.
+            group: Group of the caller.
+            topic: Topic of the queue.
+            queue_id: Id of the queue.
+            token: Token of the caller; 0 = none, which is valid for queues without a lock.
             now_ms: Monotonic clock.
         """
         held = self._groups.get(group)
@@ -117,7 +117,7 @@ class LockTable:
         return refusal(ResponseCode.NO_PERMISSION, f"{queue}: {stale}, {who}")
 
     def holding(self, group: str, topic: str, queue_id: int, *, now_ms: int) -> QueueHolding | None:
-        """Return who holds a queue, or None."""
+        """Return the holding of a queue; None without a lock."""
         return _live(self._groups.get(group, {}).get(QueueKey(topic, queue_id)), now_ms)
 
     def is_orderly(self, group: str, *, now_ms: int) -> bool:
@@ -126,7 +126,7 @@ class LockTable:
         return any(_live(holding, now_ms) is not None for holding in held.values())
 
     def left(self, client_id: str, group: str | None = None) -> None:
-        """Free what a client held that is gone; in one group alone when that is given."""
+        """Free the queues of a client that left, in all groups or in one group."""
         for name in list(self._groups) if group is None else [group]:
             held = self._groups.get(name, {})
             for key in [key for key, each in held.items() if each.client_id == client_id]:
@@ -145,7 +145,7 @@ class LockTable:
         self._groups.pop(group, None)
 
     def expire(self, *, now_ms: int) -> None:
-        """Forget locks whose lease is over."""
+        """Remove locks with an expired lease."""
         for name, held in list(self._groups.items()):
             for key in [key for key, each in held.items() if _live(each, now_ms) is None]:
                 del held[key]

@@ -1,4 +1,4 @@
-"""Recent changes of a table: the keys that changed since an earlier look. Pure."""
+"""Recent changes of a table: the keys that changed since an earlier read. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Hashable, Sequence
@@ -14,21 +14,20 @@ class ChangesSince(NamedTuple, Generic[K]):
     """Keys that changed after a given number."""
 
     keys: Sequence[tuple[K, bool]]
-    """Each once, the one that changed longest ago first; whether it was removed meanwhile, and
-    perhaps made anew."""
+    """Each key once, oldest change first; True if it was removed since, and perhaps recreated."""
 
     number: int
-    """To be asked with the next time."""
+    """Number for the next request."""
 
     more: bool
-    """True when more changes follow than the request asked for."""
+    """True when more changes follow than were requested."""
 
 
 class RecentChanges(Generic[K]):
-    """The order in which entries changed. Owned by the table whose entries they are.
+    """Changes of the entries of a table, in order. Owned by that table.
 
-    An entry costs one place in a list for its newest change; the places of older ones are swept
-    out when there are as many of them.
+    Each change takes one place in a list. The places of older changes of an entry are removed when
+    they are as many as the entries.
     """
 
     def __init__(self) -> None:
@@ -53,20 +52,20 @@ class RecentChanges(Generic[K]):
             self._log = [each for each in self._log if self._newest[each[1]] == each[0]]
 
     def since(self, number: int, *, most: int) -> ChangesSince[K]:
-        """Return what changed after `number`.
+        """Return the changes after `number`.
 
         Args:
-            number: As told by an earlier call; 0 = everything that there ever was.
+            number: Number that an earlier call returned; 0 = all changes.
             most: Largest number of entries to return.
         """
         found: list[tuple[K, bool]] = []
-        told = number
+        last = number
         begin = bisect_right(self._log, number, key=lambda each: each[0])
         for at, key in islice(self._log, begin, None):
             if self._newest[key] != at:
                 continue
             if len(found) == most:
-                return ChangesSince(found, told, True)
+                return ChangesSince(found, last, True)
             found.append((key, self._removed.get(key, 0) > number))
-            told = at
-        return ChangesSince(found, max(told, self._number), False)
+            last = at
+        return ChangesSince(found, max(last, self._number), False)

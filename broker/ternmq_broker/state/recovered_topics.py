@@ -1,7 +1,7 @@
-"""Topics of which a log tells and a table does not.
+"""Topics with messages in the log and without an entry in the table.
 
-A slave's log is its master's to the last confirmed byte, but its tables may be a second older. When
-the master is gone for good, a topic of that second has messages at the slave and no entry.
+The log of a slave equals its master's up to the last confirmed byte, but its tables may be a second
+older. After the loss of the master, a topic of that second has messages at the slave and no entry.
 """
 
 import logging
@@ -17,9 +17,9 @@ _OF_GROUPS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
 
 def found_topics(queues: Iterable[tuple[str, int]], known: Iterable[str]) -> Sequence[TopicConfig]:
-    """Return topics that have queues and are not known, with as many queues as there must be.
+    """Return the topics with queues in the store that the table lacks.
 
-    Those of the broker itself need no entry.
+    Topics of the broker itself need no entry.
 
     Args:
         queues: Topic and id of every queue of the store.
@@ -41,7 +41,7 @@ def put_found_topics(topics: TopicTable, queues: Iterable[tuple[str, int]], *, n
     """Add every topic with queues in the store to a table.
 
     Raises:
-        RefusedError: The table has no room; those before are in it.
+        RefusedError: The table is full; it has the topics before the refused one.
     """
     for config in found_topics(queues, [each.topic for each in topics]):
         topics.put(config, now_ms=now_ms, is_found=True)

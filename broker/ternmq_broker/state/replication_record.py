@@ -20,34 +20,34 @@ _NOWHERE: Final = PhysicalOffset(0)
 
 
 class LogCut(NamedTuple):
-    """Cut of a log that is to be made while it is closed, before it can follow."""
+    """Planned cut of a log, made while the log is closed, so that its member can follow."""
 
     keep_to: int
     """Physical offset; bytes before it are kept."""
 
     starts_over: bool
-    """True when an empty log begins at `keep_to`, and no byte is retained."""
+    """True when an empty log begins at `keep_to`, without any old byte."""
 
     file_bytes: int
-    """Length of the log's files from then on; that of the master's."""
+    """Length of the files of the log after the cut, as on the master."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationRecord:
-    """Role, epochs and peers of a member, as it keeps them. A new member has the defaults.
+    """Saved role, epochs and peers of a member. A new member has the defaults.
 
     Attributes:
-        store_id: Whose bytes its log holds; empty until it has begun one or follows one.
-        epochs: Of its log.
-        highest_epoch: The highest it has heard of, from whomever.
-        is_master: What it was told to be; None = as it is configured.
-        is_unclean: It stopped without order since its newest epoch began.
-        is_replicated: A slave has ever followed it, or it has ever been one.
-        confirmed: As a slave: how far its master's log was confirmed, as last told.
-        master_role: As a slave: what its master was, `async_master` or `sync_master`.
-        in_sync_replicas: As a slave: how many members its master wanted in sync; 0 = not told.
-        cut: Decided and not yet done.
-        members: Every member of the name, as last known.
+        store_id: Id of the store that the log belongs to; empty before its first epoch.
+        epochs: Epochs of the log.
+        highest_epoch: Highest epoch that any process has reported.
+        is_master: True after a promotion, False after a demotion; None = the configured role.
+        is_unclean: True when the member crashed since its newest epoch began.
+        is_replicated: True when the member ever had a slave or was one.
+        confirmed: Last confirm offset that the master reported to this slave.
+        master_role: Role of the last master of this slave: `async_master` or `sync_master`.
+        in_sync_replicas: Members that the last master required in sync; 0 = unknown.
+        cut: Planned cut of the log; None without one.
+        members: Last known members of the broker name.
     """
 
     store_id: str = ""
@@ -64,7 +64,7 @@ class ReplicationRecord:
 
     @property
     def highest_known(self) -> int:
-        """The highest epoch that its log has or that it has heard of."""
+        """Highest epoch of the log and of all reports."""
         return max(self.highest_epoch, newest(self.epochs))
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,12 +93,12 @@ class ReplicationRecord:
 
 
 def replication_record_from_dict(content: Mapping[str, Any]) -> ReplicationRecord:
-    """Return what a `replication.json` keeps.
+    """Return the record in the content of `replication.json`.
 
     Raises:
-        ValueError: It is no such file, or one of another version.
-        LookupError: Likewise.
-        TypeError: Likewise.
+        ValueError: The version is unknown, or a value is invalid.
+        LookupError: A member is missing.
+        TypeError: A member has another type.
     """
     version = content.get("version")
     if version != FORMAT_VERSION:
@@ -121,10 +121,10 @@ def replication_record_from_dict(content: Mapping[str, Any]) -> ReplicationRecor
     )
 
 
-def _epochs(told: Any) -> Epochs:
+def _epochs(pairs: Any) -> Epochs:
     epochs = tuple(
         Epoch(as_int(number, "epoch"), PhysicalOffset(as_int(start, "start of an epoch")))
-        for number, start in told
+        for number, start in pairs
     )
     for before, after in zip((Epoch(0, _NOWHERE), *epochs), epochs, strict=False):
         if after.number <= before.number or after.start < before.start:
@@ -132,13 +132,15 @@ def _epochs(told: Any) -> Epochs:
     return epochs
 
 
-def _cut(told: Mapping[str, Any]) -> LogCut:
-    return LogCut(_number(told, "keep_to"), _flag(told, "starts_over"), _number(told, "file_bytes"))
+def _cut(cut: Mapping[str, Any]) -> LogCut:
+    return LogCut(_number(cut, "keep_to"), _flag(cut, "starts_over"), _number(cut, "file_bytes"))
 
 
-def _member(told: Mapping[str, Any]) -> BrokerMember:
-    endpoints = tuple(Address(str(host), as_int(port, "port")) for host, port in told["endpoints"])
-    return BrokerMember(_number(told, "brokerId"), endpoints, _number(told, "epoch"))
+def _member(member: Mapping[str, Any]) -> BrokerMember:
+    endpoints = tuple(
+        Address(str(host), as_int(port, "port")) for host, port in member["endpoints"]
+    )
+    return BrokerMember(_number(member, "brokerId"), endpoints, _number(member, "epoch"))
 
 
 def _number(content: Mapping[str, Any], name: str) -> int:

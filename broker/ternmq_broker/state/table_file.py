@@ -1,4 +1,4 @@
-"""Files of the broker's tables: each is replaced when its table has changed."""
+"""Files of the broker's tables, each replaced when its table has changed."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,15 +16,15 @@ from ternmq_store.disk.state_file import replace_file
 class TableFile(StateSaver[Any]):
     """The file of one table. Owned by the broker's loop.
 
-    What somebody waited for is in both generations of the file, so that either can be taken. What
-    the disk refuses is saved later; waiters get a StoreError.
+    A save with waiters writes both generations of the file, so that either can be loaded. A refused
+    save is repeated later; its waiters get a StoreError.
 
     Args:
         path: File of the table, in an existing folder.
-        files: Used in the blocking pool only.
-        blocking: That pool.
+        files: File system; used in the blocking pool only.
+        blocking: Runs calls on files.
         changes: Returns the present version of the table; the value differs after a change.
-        to_dict: Returns the table in the file's shape.
+        to_dict: Returns the content of the file.
         interval_s: Pause between two checks of a table whose change nobody awaits, s.
         on_saved: Called with the version of the table that was saved.
     """
@@ -56,7 +56,7 @@ class TableFile(StateSaver[Any]):
 
     @property
     def name(self) -> str:
-        """The file's."""
+        """Name of the file."""
         return self._file.name
 
     def _write(self, is_awaited: bool) -> Callable[[], None]:

@@ -32,10 +32,10 @@ T = TypeVar("T")
 
 
 def parse_table(data: bytes) -> dict[str, Any]:
-    """Return what a JSON table holds, without its checksum, which is not looked at.
+    """Return the content of a JSON table without its checksum, which is not verified.
 
     Raises:
-        ValueError: It is no such table.
+        ValueError: The data is no JSON object.
     """
     content = parse_json(data.decode())
     content.pop(CHECKSUM_MEMBER, None)
@@ -67,49 +67,49 @@ def _json_table(
 TOPICS: Final = _json_table(
     "topics.json",
     TopicTable.from_dict,
-    older="topics made since are found by their queues",
+    older="topics created since are found by their queues",
     absent="settings of topics, and topics without a queue on the disk",
 )
 GROUPS: Final = _json_table(
     "subscriptionGroup.json",
     GroupTable.from_dict,
-    older="groups that were first seen since are made anew",
+    older="groups that were first used since are created again",
     absent="settings of groups",
 )
 OFFSETS: Final = _json_table(
     "consumerOffset.json",
     OffsetTable.from_dict,
     older="groups consume again what they committed since",
-    absent="how far every group is: each begins as a new group does, most at the end of a queue",
+    absent="offsets of all groups: each begins as a new group does, most at the end of a queue",
 )
 VERSIONS: Final = _json_table(
     "offsetVersions.json",
     lambda content, _: OffsetVersions.from_dict(content),
     older="versions that members know are taken from them",
-    absent="which resets there were: a member that was away may commit what it had before",
+    absent="resets of offsets: a member that was away may commit its old offsets",
 )
 DELAYS: Final = _json_table(
     "delayOffset.json",
     DelayOffsets.from_dict,
     older="delayed messages delivered since come again",
-    absent="which delayed messages were delivered: those that are kept come again",
+    absent="progress of delayed messages: those that are stored come again",
 )
 FILTERS: Final = _json_table(
     "consumerFilter.json",
     lambda content, _: FilterTable.from_dict(content),
-    older="filters told since are told again by their consumers",
-    absent="filters, which consumers tell again",
+    older="filters sent since are sent again by their consumers",
+    absent="filters, which consumers send again",
 )
 TRANSACTIONS: Final = _json_table(
     "transactions.json",
     lambda content, _: ScanOffset.from_dict(content),
     older="the start reads more of the log",
-    absent="from where a start reads the log for transactions: it reads more of it",
+    absent="the scan offset of transactions: the start reads more of the log",
 )
 TIMER: Final = TableFormat(
     "timercheck",
     "timed messages delivered since come again",
-    "which timed messages were delivered: those that are kept come again",
+    "progress of timed messages: those that are stored come again",
     True,
     verify_timer_checksum,
     strip_timer_checksum,
@@ -118,8 +118,8 @@ TIMER: Final = TableFormat(
 REPLICATION: Final = _json_table(
     "replication.json",
     lambda content, _: replication_record_from_dict(content),
-    older="what it heard of other members since, it hears again",
-    absent="its part among the members of its name: one that had slaves begins with an empty"
+    older="epochs and members reported since are reported again",
+    absent="role and epochs of the member: one that had slaves begins with an empty"
     " data directory instead",
     is_replicated=False,
 )
@@ -139,7 +139,7 @@ _ALL: Final[Sequence[TableFormat[Any]]] = (
 
 
 def table_paths(root: Path) -> Sequence[Path]:
-    """Return where the tables of a data directory lie."""
+    """Return the paths of all tables of a data directory."""
     return [config_folder(root) / each.name for each in _ALL]
 
 
@@ -165,8 +165,8 @@ def find_tables(
     Args:
         files: The file system.
         root: The data directory.
-        noted: Names of the tables' files that the store's notes name.
-        now_ms: Wall clock, for tables that have no version yet.
+        noted: Names of tables in the notes of the store.
+        now_ms: Wall clock, for tables without a version.
     """
 
     def find(table: TableFormat[Any]) -> StoredTable[Any]:

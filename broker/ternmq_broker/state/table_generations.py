@@ -1,8 +1,8 @@
 """Generations of a table on disk: the one that a start takes, and refusals of a start.
 
-A table has two files, `<name>` and `<name>.bak`, the generation before. Each is right on its own:
-its checksum says so, or it has none because RocketMQ or a version before there were checksums
-wrote it. The store's notes tell which tables there were. Every function here blocks.
+A table has two files, `<name>` and `<name>.bak`, the previous generation. A file is valid with a
+right checksum, and without any, because RocketMQ and early versions wrote none. The notes of the
+store list the tables that existed. Every function here blocks.
 """
 
 import logging
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 _MISSING: Final = "is not there"
 
 BAD: Final = ".bad"
-"""Ends the name of a table's file that does not count any more."""
+"""Suffix of rejected files of tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +48,17 @@ class TableFormat(Generic[T]):
     """Consequence for users without any generation."""
 
     is_replicated: bool
-    """A master tells it to its slaves."""
+    """The master sends the table to its slaves."""
 
     verify: Callable[[bytes], bool]
-    """Tells whether a file has a checksum. Raises ValueError when that is of other bytes."""
+    """Returns whether a file has a checksum. Raises ValueError when the checksum differs."""
 
     strip: Callable[[bytes], bytes]
-    """Returns a file that holds the same table without a checksum."""
+    """Returns the content of the file without its checksum."""
 
     parse: Callable[[bytes, int], T]
     """Returns the table; the second argument is the wall clock in ms. Raises ValueError,
-    LookupError or TypeError for what is no such table."""
+    LookupError or TypeError for invalid content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +67,14 @@ class TableGeneration(Generic[T]):
 
     path: Path
     fault: str
-    """The reason why it is not taken; empty when it is right."""
+    """Reason for rejecting the file; empty for a valid one."""
 
     has_checksum: bool = False
     table: T | None = None
-    """None: it is no table. With a wrong checksum it may be one all the same."""
+    """The parsed table, also with a wrong checksum; None = not parsed."""
 
     unreadable: StateUnreadable | None = None
-    """The file exists and the system denies reading."""
+    """Error of a file that exists and cannot be read."""
 
     @property
     def is_there(self) -> bool:
@@ -89,10 +89,10 @@ class StoredTable(Generic[T]):
     format: TableFormat[T]
     main: TableGeneration[T]
     previous: TableGeneration[T] | None
-    """Looked at only when the main file is not right."""
+    """Previous generation, which is read only when the main file is rejected."""
 
     was_there: bool
-    """The store's notes name the table."""
+    """True when the notes of the store list the table."""
 
     @property
     def taken(self) -> TableGeneration[T] | None:
@@ -113,7 +113,7 @@ class StoredTable(Generic[T]):
 
     @property
     def unreadable(self) -> StateUnreadable | None:
-        """The error that hides the table that was written last; None when there is none."""
+        """Error of reading the newest file of the table; None without one."""
         before = None if self.previous is None else self.previous.unreadable
         return self.main.unreadable or before
 
@@ -124,7 +124,7 @@ class StoredTable(Generic[T]):
 
     @property
     def refusal(self) -> str:
-        """The reason why no start can go on with the table; empty when one can."""
+        """Reason for refusing a start with the table; empty for none."""
         if self.taken is not None or (self.is_absent and not self.was_there):
             return ""
         faults = [f"{each.path} {each.fault}" for each in (self.main, self.previous) if each]
@@ -134,14 +134,14 @@ class StoredTable(Generic[T]):
 def find_table(
     files: FileSystem, folder: Path, wanted: TableFormat[T], *, was_there: bool, now_ms: int
 ) -> StoredTable[T]:
-    """Return what there is of a table; nothing is changed.
+    """Return the generations of a table; nothing is changed.
 
     Args:
         files: The file system.
         folder: `config/`.
-        wanted: The table.
-        was_there: The store's notes name it.
-        now_ms: Wall clock, for a table that has no version yet.
+        wanted: Format of the table.
+        was_there: The notes of the store list the table.
+        now_ms: Wall clock, for a table without a version.
     """
     path = folder / wanted.name
     main = _generation(files, path, wanted, now_ms)
@@ -164,20 +164,20 @@ def _generation(
     try:
         return TableGeneration(path, "", wanted.verify(data), table)
     except ValueError as error:
-        return TableGeneration(path, f"cannot be believed: {error}", table=table)
+        return TableGeneration(path, f"cannot be trusted: {error}", table=table)
 
 
 def lost_tables(
     root: Path, found: Iterable[StoredTable[Any]], *, is_slave: bool
 ) -> RecoveryDecision | None:
-    """Return the decision about tables without a right generation; None where a start needs none.
+    """Return the decision about tables without a valid generation; None where a start needs none.
 
-    Nothing can be decided about one that is there and cannot be read.
+    Tables that exist and cannot be read are not part of the decision.
 
     Args:
         root: The data directory.
-        found: All tables that were looked for.
-        is_slave: A master tells its tables.
+        found: All tables.
+        is_slave: The master will send its tables.
     """
     lost = [
         each.refusal
@@ -204,12 +204,12 @@ def check_refusals(
 
     Args:
         root: The data directory.
-        found: All tables that were looked for.
-        is_slave: A master tells its tables.
+        found: All tables.
+        is_slave: The master will send its tables.
 
     Raises:
-        StateUnreadable: One is there and cannot be read.
-        UndecidedStore: Of some no generation is right; names them all.
+        StateUnreadable: A table exists and cannot be read.
+        UndecidedStore: Some tables have no valid generation; names all of them.
     """
     for error in filter(None, (each.unreadable for each in found)):
         raise error
@@ -221,25 +221,24 @@ def check_refusals(
 def settle(
     files: FileSystem, root: Path, found: Sequence[StoredTable[Any]], *, is_slave: bool = False
 ) -> None:
-    """Go on with the tables that were found, and log what is not as it was written.
+    """Log the generations that a start takes, and move rejected main files away.
 
-    A main file that is not taken is renamed to `<name>.bad`: it must not become the generation
-    before.
+    A rejected main file is renamed to `<name>.bad`: it must not become the previous generation.
 
     Args:
         files: The file system.
         root: The data directory.
-        found: All tables that were looked for.
-        is_slave: A master tells its tables.
+        found: All tables.
+        is_slave: The master will send its tables.
 
     Raises:
-        UndecidedStore: As `check_refusals`; nothing was changed.
+        UndecidedStore: `check_refusals` refuses the start; nothing was changed.
         OSError: The disk failed.
     """
     check_refusals(root, found, is_slave=is_slave)
     for each in found:
         if each.refusal:
-            logger.error("table lost, the master's is awaited: %s", each.refusal)
+            logger.error("table lost, waiting for the table of the master: %s", each.refusal)
         main, taken = each.main, each.taken
         if taken is not None and taken is not main:
             logger.error(
@@ -258,10 +257,10 @@ def settle(
 
 
 def bad_path(path: Path) -> Path:
-    """Return where a table's file is put that is not right."""
+    """Return the path to which a rejected file of a table is moved."""
     return path.with_name(path.name + BAD)
 
 
 def config_folder(data: Path) -> Path:
-    """Return where the tables lie, beside the store's folders."""
+    """Return the folder of the tables, beside the folders of the store."""
     return data / "config"

@@ -52,7 +52,7 @@ _FILTERS_INTERVAL_S: Final = 10.0
 class Tables:
     """Topics, groups, offsets and filters, loaded and saved. Owned by the broker's loop.
 
-    Make it with `load_tables`. Topics and groups are saved when they change, the others at an
+    `load_tables` builds them. Topics and groups are saved when they change, the others at an
     interval and at the end.
     """
 
@@ -76,7 +76,7 @@ class Tables:
         self.delays = delays
         self.filters, self.scan_offset = filters, scan_offset
         self.timer = TimerCheckpoint()
-        """Checkpoint of timed messages, as last kept."""
+        """Checkpoint of timed messages, as it was last saved."""
         self.timer_files = TimerFiles(files, blocking, config.data)
         self._timer_path = config_folder(config.data) / TIMER.name
         self._disk = (files, blocking)
@@ -131,7 +131,7 @@ class Tables:
         return file
 
     def jobs(self) -> tuple[Job, ...]:
-        """Return the jobs that save what changed."""
+        """Return the jobs that save changed tables."""
         return tuple(file.job for file in self._files)
 
     async def cut(
@@ -139,16 +139,16 @@ class Tables:
     ) -> None:
         """Remove the state of messages that were cut from the log. Durable when it returns.
 
-        How far messages were delivered and transactions done with was told by what was cut as well
-        as by what stays, so none of it counts: the master tells it, and who is promoted before that
-        does it again, but for what a master delivers behind the cut.
+        The progress of deliveries and transactions included records that were cut, so it is
+        removed. The master sends it again. A member that is promoted before that repeats the
+        deliveries, except those that a master makes behind the cut.
 
         Args:
-            end_of: Returns the end of a topic's queue.
-            log_end: Of the log that was cut.
+            end_of: Returns the end of a queue of a topic.
+            log_end: End of the log after the cut.
 
         Raises:
-            StoreError: The disk refused; it is to be done again.
+            StoreError: The disk refused; another call is needed.
         """
         self.delays.forget()
         self.delays.put_search_start(log_end)
@@ -162,7 +162,7 @@ class Tables:
         """Save the checkpoint of timed messages durably. One call at a time.
 
         Raises:
-            StoreError: The disk refused; what was kept before can still be read.
+            StoreError: The disk refused; the previous checkpoint can still be read.
         """
         files, blocking = self._disk
         write = partial(replace_file, files, self._timer_path, checkpoint.encode())
@@ -186,21 +186,21 @@ class Tables:
         return [*(file.name for file in self._files), TIMER.name]
 
     async def save(self) -> None:
-        """Save what changed since the jobs ended.
+        """Save the tables that changed since the jobs ended.
 
         Raises:
-            StoreError: Names every table that could not be saved; the others are.
+            StoreError: Names every table that could not be saved; the others are saved.
         """
         errors = [error for file in self._files if (error := await file.save()) is not None]
         if errors:
             raise StoreError("; ".join(map(str, errors)))
 
 
-def _tell_odd(found: Mapping[str, Mapping[str, object]]) -> None:
+def _log_odd(found: Mapping[str, Mapping[str, object]]) -> None:
     for name, odd in found.items():
         if odd:
             logger.warning(
-                "entries kept and not used, their names cannot be here file=%s count=%s first=%r",
+                "entries with illegal names retained and not used file=%s count=%s first=%r",
                 name,
                 len(odd),
                 next(iter(odd)),
@@ -216,26 +216,26 @@ async def load_tables(
     is_slave: bool = False,
     now_ms: int,
 ) -> Tables:
-    """Return the tables that lie in the data directory; empty ones where there never were any.
+    """Return the tables of the data directory; empty tables where there never were any.
 
-    Of a table whose main file is not right the generation before is taken. The table of topics
-    gets those of which the store has queues.
+    A damaged main file is replaced by the previous generation. Topics with queues in the store are
+    added to the table of topics.
 
-    A crash may have left offsets of a topic that was deleted: what points into a topic that does
-    not exist is left out. What points beyond a queue's end goes there, or to 0 where the topic was
-    made again, with a raised version. A slave's tables are its master's, whose log goes on beyond
-    its own: all offsets stay.
+    A crash may have left offsets of a deleted topic: offsets in missing topics are removed. Offsets
+    beyond the end of a queue are set to that end, or to 0 in a recreated topic, with a raised
+    version. A slave has the tables of its master, and the master's log may be longer: all offsets
+    stay.
 
     Args:
         config: Settings of the broker.
-        files: The file system; used in the blocking pool only.
-        blocking: That pool.
+        files: File system of the data directory; used in the blocking pool only.
+        blocking: Runs calls on files.
         store: The open store.
-        is_slave: A master tells most tables soon: none of those stops the start.
+        is_slave: The broker is a slave, which starts without the tables that its master sends.
         now_ms: Wall clock.
 
     Raises:
-        UndecidedStore: Of some tables that were there no generation is right. Names them all.
+        UndecidedStore: Some tables exist and have no valid generation; names all of them.
         OSError: The disk failed.
     """
     await blocking.run(files.make_folder, config_folder(config.data))
@@ -252,13 +252,14 @@ async def load_tables(
     offsets.is_awaited = bool(found.offsets.refusal)
     delays = found.delays.table or DelayOffsets(version)
     if found.delays.taken is not None and not found.delays.taken.has_checksum:
-        delays.search_from = None  # who wrote it delivered since, and told of no sources
+        # Another program wrote the file: its deliveries name no sources.
+        delays.search_from = None
     if not is_slave:
         # A table may be older than the log: one from a backup has a right checksum.
         put_found_topics(topics, store.queues(), now_ms=now_ms)
         if found.offsets.is_absent and any(store.queues()):
             logger.warning(
-                "no offsets are kept, groups begin anew file=%s", found.offsets.main.path
+                "no offsets found, groups begin as new groups file=%s", found.offsets.main.path
             )
         topics.settle_created(store.deletions, now_ms=now_ms)
     topics.set_template(
@@ -267,7 +268,7 @@ async def load_tables(
     if config.trace_topic_enabled and topics.get(TRACE_TOPIC) is None:
         topics.put(TopicConfig(TRACE_TOPIC, 1, 1, READ_WRITE), now_ms=now_ms)
     groups = found.groups.table or GroupTable(version)
-    _tell_odd({TOPICS.name: topics.odd, GROUPS.name: groups.odd, OFFSETS.name: offsets.odd})
+    _log_odd({TOPICS.name: topics.odd, GROUPS.name: groups.odd, OFFSETS.name: offsets.odd})
     tables = Tables(
         config,
         files,
@@ -295,7 +296,7 @@ async def load_tables(
 
 
 async def _disown(tables: Tables) -> None:
-    """Remove the timer log that a former master left: what waits is its new master's to tell."""
+    """Remove the timer log of a former master: the new master sends the waiting messages."""
     if tables.timer.timer_log_position:
         return  # RocketMQ's, which a master takes over
     try:
@@ -305,10 +306,10 @@ async def _disown(tables: Tables) -> None:
 
 
 def _unsaved(found: StoredTables) -> frozenset[str]:
-    """Return the names of the tables whose main file is to be written, changed or not.
+    """Return the names of the tables that must be written, changed or not.
 
-    A slave's table that is lost is not among them: it is kept when the master has told it. Topics
-    are always: settings may have changed their template.
+    A lost table of a slave is not written before the master has sent it. Topics are always written,
+    because settings may have changed their template.
     """
     unsaved = (each.format.name for each in found if not (each.is_current or each.refusal))
     return frozenset((TOPICS.name, *unsaved))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 class TopicDeletionListeners:
     """Pulls and scans that end when their topic is deleted. Owned by the broker's loop.
 
-    Looking later is not enough: a topic of that name may exist again by then.
+    A later check is not enough: a topic of that name may have been created again.
     """
 
     def __init__(self) -> None:

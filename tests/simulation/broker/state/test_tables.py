@@ -206,7 +206,7 @@ def test_illegible_table_that_is_accepted_is_lost_and_kept_aside() -> None:
             await refused(around)
             plan = plan_acceptance(found(around.files))
             assert [each.found.format for each in plan] == [OFFSETS]
-            assert "how far every group is" in plan[0].text
+            assert "offsets of all groups" in plan[0].text
             carry_out(around.files, ROOT, plan)
             assert around.files.exists(bad_path(previous_path(OFFSETS_PATH)))
             assert await offset_after_start(around) == 0
@@ -247,7 +247,7 @@ def test_start_without_offsets_that_were_there_is_told(caplog: pytest.LogCapture
             await offset_after_start(around)
 
     run_in_virtual_time(main())
-    assert "no offsets are kept, groups begin anew" in caplog.text
+    assert "no offsets found, groups begin as new groups" in caplog.text
 
 
 def as_older_version(files: MemoryFileSystem) -> None:
@@ -344,7 +344,7 @@ def test_slave_takes_lost_tables_from_its_master(caplog: pytest.LogCaptureFixtur
             assert parse_table(read_whole(files, OFFSETS_PATH))["offsetTable"]["A@G"]["0"] == 7
 
     run_in_virtual_time(main())
-    assert "table lost, the master's is awaited" in caplog.text
+    assert "table lost, waiting for the table of the master" in caplog.text
 
 
 @pytest.mark.parametrize("loses_power", [False, True])
@@ -406,5 +406,5 @@ def test_names_that_cannot_be_make_no_table_a_damaged_one(
                 assert not around.files.exists(bad_path(FOLDER / name))
 
     run_in_virtual_time(main())
-    lines = [each.message for each in caplog.records if "kept and not used" in each.message]
+    lines = [each.message for each in caplog.records if "retained and not used" in each.message]
     assert [next(name for name in odd if name in line) for line in lines] == list(odd)
