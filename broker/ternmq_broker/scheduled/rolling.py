@@ -22,7 +22,6 @@ from ternmq_broker.storage.internal_record import InternalRecord, internal_recor
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_model.clock import Clock
 from ternmq_model.delay import tick_up
-from ternmq_model.errors import refusal
 from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import (
@@ -34,7 +33,6 @@ from ternmq_model.properties import (
     decode_properties,
 )
 from ternmq_model.record.format import Record, decode_record
-from ternmq_model.response_code import ResponseCode
 from ternmq_store.log.clock_moves import TimerMove
 
 logger = logging.getLogger(__name__)
@@ -241,10 +239,6 @@ async def read_many(reader: StoreReader, offsets: Sequence[int]) -> list[Record 
         RefusedError: The disk cannot be read.
     """
     plan = reader.store.searches.records_at(WHEEL_TOPIC, 0, offsets, bytes_max=_BATCH_BYTES)
-    try:
-        await reader.blocking.run(plan.run)
-    except OSError as error:
-        remark = f"the disk cannot be read: {error}"
-        raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
+    await reader.run(plan.run)
     reader.store.searches.records_done(plan)
     return [None if data is None else decode_record(data) for data in plan.records]

@@ -154,7 +154,7 @@ class Transactions:
             self._env.tables.scan_offset.offset = table.scan_offset(flushed)
 
     async def settle(self) -> None:
-        """Write the last op message: after this nobody ends transactions any more."""
+        """Write the last op message, after the last end of a transaction."""
         if self._ready.is_set():
             await self.write_ops()
 
@@ -167,9 +167,9 @@ class Transactions:
         """Open the transactions of half messages that were just appended.
 
         Args:
-            physical_offsets: Offsets of the half messages in the log.
-            queue_offsets: Their offsets in the half queue, ascending.
-            staged_ms: Staging time of each; `STAGED_OWN` = the broker's, `NOT_STAGED`.
+            physical_offsets: Log offsets of the half messages.
+            queue_offsets: Offsets of the half messages in the half queue, ascending.
+            staged_ms: Staging time of each message; `STAGED_OWN` = the broker's, or `NOT_STAGED`.
         """
         now_ms = self._env.clock.monotonic_ms()
         for own_ms in np.unique(staged_ms).tolist():
@@ -202,8 +202,8 @@ class Transactions:
         if len(self.table) >= settings.transactions_open_max:
             remark = (
                 f"{len(self.table)} transactions are open, {self.table.staged} of them staged: no "
-                "more are accepted (broker.transactions_open_max; what is left behind is told by "
-                "`ternmq transaction list`)"
+                "more are accepted (broker.transactions_open_max; `ternmq transaction list` lists "
+                "them)"
             )
             return refusal(ResponseCode.FLOW_CONTROL, remark)
         return None
@@ -211,7 +211,7 @@ class Transactions:
     def needed_from(self) -> PhysicalOffset | None:
         """Return the log offset of the oldest open half message; None when there is none.
 
-        Until the table is filled, all of the log is needed.
+        All of the log is needed until the table is filled.
         """
         if not self._ready.is_set():
             return PhysicalOffset(0)

@@ -1,8 +1,8 @@
-"""Check-back: producers are asked what became of open transactions.
+"""Check-back: questions to producers about the ends of open transactions.
 
-Each transaction has its own time for its next check: none waits for another. A half message that
-cannot be read now is checked again later; one that can never be read is given up, by name, in the
-log of errors.
+Each transaction has its own time of the next check: none waits for another. A half message that
+cannot be read now is checked again later; a half message that can never be read is given up, and
+the error log names it.
 
 Source: RocketMQ `TransactionalMessageServiceImpl.check`,
 `AbstractTransactionalMessageCheckListener`.
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 _CHECKS_MAX: Final = 256
 _STEP_BYTES: Final = 1 << 20
-"""Limit on the half messages that one step asks for, moves or parks."""
+"""Limit on the bytes of half messages that one step asks about, copies or parks."""
 
 _OFFSETS_MAX: Final = 4_096
 """Limit on the offsets of the half topic that one step tries for staged half messages."""
@@ -47,12 +47,12 @@ _OFFSETS_MAX: Final = 4_096
 _AGAIN_MS: Final = 1_000
 """Time until the next check of a transaction on whose end a request works."""
 
-_WHY_EXPIRED: Final = "the time that it was staged for is over"
+_WHY_EXPIRED: Final = "its staging time is over"
 _WHY_UNREADABLE: Final = "its half message cannot be read any more"
 _COPIES: Final = ""
 _WHYS: Final = {
     CheckAction.PARK_AGE: "its half message is older than messages are kept",
-    CheckAction.PARK_CHECKS: "no producer told its end in time",
+    CheckAction.PARK_CHECKS: "no producer ended it in time",
 }
 
 
@@ -70,13 +70,13 @@ class CheckCounts:
     """Half messages copied behind the others without a question."""
 
     parked: int = 0
-    """Transactions given up and kept in TRANS_CHECK_MAX_TIME_TOPIC."""
+    """Transactions given up, with their half messages in TRANS_CHECK_MAX_TIME_TOPIC."""
 
     unreadable: int = 0
     """Transactions given up because the half message is damaged or gone."""
 
     expired: int = 0
-    """Staged transactions rolled back because their time was over."""
+    """Staged transactions rolled back at the end of their staging time."""
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class _CheckPlan:
     changes: dict[str, list[TransitionRecord]] = field(
         default_factory=lambda: {_COPIES: [], **{why: [] for why in _WHYS.values()}}
     )
-    """Copies, and messages to be parked by their reason."""
+    """Copies, and messages to be parked, by the reason."""
 
     expired: list[tuple[OpenTransaction, HalfRecord | None]] = field(
         default_factory=list[tuple[OpenTransaction, HalfRecord | None]]
@@ -94,7 +94,7 @@ class _CheckPlan:
     producers: dict[str, list[ClientSession]] = field(
         default_factory=dict[str, list[ClientSession]]
     )
-    """Connected producers of the groups that were asked for."""
+    """Connected producers by group."""
 
     bytes: int = 0
 
@@ -115,7 +115,7 @@ class TransactionChecker:
     clock: Clock
     policy: CheckPolicy
     holds_file: Callable[[PhysicalOffset], bool]
-    """Returns whether an offset lies in a file that is kept for its open half messages alone."""
+    """Returns whether an offset lies in a file that only open half messages still need."""
 
     counts: CheckCounts = field(default_factory=CheckCounts, init=False)
     _turn: int = field(default=0, init=False)
@@ -149,7 +149,7 @@ class TransactionChecker:
             finally:
                 if table.is_open(entry):
                     table.rest(entry, until_ms=now_ms + after_ms)
-        # What cannot be stored now is unchanged, and is checked once more.
+        # A transaction with a record that cannot be stored now is unchanged, and checked once more.
         for why, changes in plan.changes.items():
             self._store(changes, why)
         self._expire([pair for pair in plan.expired if self._is_unclaimed(pair[0])])
@@ -203,7 +203,7 @@ class TransactionChecker:
         return plan.producers[group]
 
     def _undecided_ms(self, entry: OpenTransaction, now_ms: int, plan: _CheckPlan) -> int | None:
-        """Return the time until the next check when nothing can have changed; None to read it."""
+        """Return the time until the next check, without a read; None = the half must be read."""
         policy = self.policy
         if (
             entry.is_staged
@@ -226,7 +226,7 @@ class TransactionChecker:
         )
 
     def _ask(self, half: HalfRecord, record: InternalRecord, there: list[ClientSession]) -> bool:
-        """Ask one of the connected producers, each in its turn; return whether one gets it."""
+        """Ask a connected producer, each in its turn; return whether the question was sent."""
         question = groups.CheckTransaction(
             producer_group=half.group,
             transaction_offset=half.transaction,
@@ -268,7 +268,7 @@ class TransactionChecker:
         )
 
     def _store(self, changes: Sequence[TransitionRecord], why: str) -> None:
-        """Store copies, or park for a reason, what is unchanged since its check."""
+        """Store copies, or park for a reason, the half messages unchanged since their check."""
         same = [
             change
             for change in changes
@@ -283,7 +283,7 @@ class TransactionChecker:
             else:
                 self.transitions.put_back(same)
         except (UsageError, MessageRefused) as error:
-            # One of them can never be stored: the others can.
+            # One record can never be stored: the others can.
             if len(same) > 1:
                 for change in same:
                     self._store([change], why)
@@ -307,9 +307,10 @@ class TransactionChecker:
                 )
 
     def _never_stored(self, change: TransitionRecord, why: str, error: TernError) -> None:
-        """Leave a half message in its place that no log can hold once more, or end it at last.
+        """Leave a half message that cannot be stored again in its place, or roll it back at last.
 
-        Only another broker can have taken it: its properties are as long as properties can be.
+        Its properties have the greatest length, so that a copy has no space for its own: only
+        another broker accepts such a message.
         """
         half = change.half
         logger.warning(
@@ -328,7 +329,7 @@ class TransactionChecker:
         """Roll back a transaction whose half message is damaged or gone.
 
         Raises:
-            TernError: That could not be stored; the transaction is checked again.
+            TernError: The roll-back was not stored; the transaction is checked again.
         """
         logger.error(
             "transaction given up transaction=%d offset=%d group=%s reason=%s",
@@ -342,7 +343,7 @@ class TransactionChecker:
 
 
 def _record_for(half: HalfRecord, record: InternalRecord) -> bytes:
-    """Return the message as a producer gets it: with its real topic and queue."""
+    """Return the message in the form for its producer, with the real topic and queue."""
     return encode_record(
         topic=half.topic.encode(),
         queue_id=half.queue_id,

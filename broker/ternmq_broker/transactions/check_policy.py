@@ -1,8 +1,8 @@
 """The policy by which an open transaction that is due is checked back or ended. Pure.
 
-Source: RocketMQ `TransactionalMessageServiceImpl.check`, but for three things: only a question that
-was asked counts; a half message under immunity stays where it is; and ages are taken by the
-broker's clock. No producer is asked about a staged transaction.
+Source: RocketMQ `TransactionalMessageServiceImpl.check`, with three differences: only a question
+that was asked counts; a half message under immunity is not copied; and ages go by the broker's
+clock. No producer is asked about a staged transaction.
 """
 
 from dataclasses import dataclass
@@ -16,26 +16,26 @@ class CheckAction(Enum):
     """Fate of an open transaction at a check."""
 
     WAIT = auto()
-    """Leave it: it is not due yet."""
+    """Leave the transaction: it is not due yet."""
 
     ASK = auto()
-    """Ask a producer; when one was asked, put the half back with the question counted."""
+    """Ask a producer; then put the half message back with the question counted."""
 
     ALONE = auto()
     """Check again, and count nothing: no producer is connected."""
 
     PARK_CHECKS = auto()
-    """Park it and roll it back: it was asked about often enough."""
+    """Park the half message: enough questions had no answer."""
 
     PARK_AGE = auto()
-    """Park it and roll it back: it is too old."""
+    """Park the half message: it is too old."""
 
     EXPIRE = auto()
-    """Roll it back without asking: it is staged, and its time is over."""
+    """Roll the transaction back without a question: its staging time is over."""
 
 
 class CheckDecision(NamedTuple):
-    """An action, and the time until the next check."""
+    """Action on a transaction, and the time until its next check."""
 
     action: CheckAction
     after_ms: int
@@ -46,7 +46,7 @@ class CheckPolicy:
     """Times and limits of the questions to producers."""
 
     timeout_ms: int
-    """Age at which the first question is asked, unless the message has its own time."""
+    """Age at which the first question is asked about a message without an immunity time."""
 
     interval_ms: int
     """Time between two questions."""
@@ -55,7 +55,7 @@ class CheckPolicy:
     """Number of questions without an answer before a transaction is parked."""
 
     age_max_ms: int
-    """Age above which a half message is parked: the log does not keep it for much longer."""
+    """Age above which a half message is parked: the log soon removes it."""
 
     span_max: int
     """Number of younger half messages behind which a half message is copied to the end."""
@@ -72,10 +72,10 @@ def decide_check(
     """Return the decision about an open transaction.
 
     Args:
-        half: Its newest half message.
-        policy: The broker's.
-        has_producer: Whether a producer of its group could be asked now.
-        age_ms: Time since its first half message was stored.
+        half: Newest half message of the transaction.
+        policy: Policy of the broker.
+        has_producer: True if a producer of the group can be asked now.
+        age_ms: Time since the first half message was stored.
     """
     if half.staged_for:
         left_ms = staged_ms(half.immunity_ms, policy) - age_ms
@@ -110,9 +110,9 @@ def next_check_ms(half: HalfRecord, policy: CheckPolicy, *, age_ms: int, now_ms:
     """Return the time until the next check of a transaction that was found in the log.
 
     Args:
-        half: Its newest half message.
-        policy: The broker's.
-        age_ms: Time since its first half message was stored.
+        half: Newest half message of the transaction.
+        policy: Policy of the broker.
+        age_ms: Time since the first half message was stored.
         now_ms: Wall clock.
     """
     if half.staged_for:
@@ -124,13 +124,14 @@ def next_check_ms(half: HalfRecord, policy: CheckPolicy, *, age_ms: int, now_ms:
 
 
 def must_be_copied(*, behind: int, policy: CheckPolicy, holds_file: bool) -> bool:
-    """Return whether a half message must be copied behind the others, uncounted.
+    """Return whether a half message must be copied behind the others, without a counted question.
 
-    It holds up the half topic's offset, or a file of the log whose time is over.
+    A half message in its old place holds back the offset of the half topic, or the removal of a
+    file of the log.
 
     Args:
-        behind: Number of half messages behind it.
-        policy: The broker's.
-        holds_file: It lies in a file that is kept for its open half messages alone.
+        behind: Number of half messages behind this one.
+        policy: Policy of the broker.
+        holds_file: The message lies in a file that only open half messages still need.
     """
     return holds_file or behind > policy.span_max

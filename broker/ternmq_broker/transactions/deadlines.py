@@ -1,7 +1,7 @@
 """Deadlines of staged half messages: ranges of their queue by the second. Pure.
 
-Neither a half message nor its end costs anything here: of the half messages that are staged for an
-hour most are ended long before, and each would otherwise be remembered until then.
+A range costs memory, a half message or its end none: most of the half messages that are staged for
+an hour are ended long before, and each would otherwise be remembered for that hour.
 """
 
 import heapq
@@ -11,7 +11,7 @@ from typing import Final
 from ternmq_model.offsets import QueueOffset
 
 _GAP_MAX: Final = 1024
-"""Offsets between two ranges of one second that are taken with them rather than left out."""
+"""Offsets between two ranges of one second that join them, rather than be left out."""
 
 _TICK_MS: Final = 1000
 

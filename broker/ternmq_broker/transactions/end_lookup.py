@@ -19,7 +19,7 @@ from ternmq_model.transaction import Resolution
 from ternmq_remoting.status import refusal_from
 
 _WAITING: Final = (SCHEDULE_TOPIC, WHEEL_TOPIC)
-"""Topics in which a committed message may wait for its time, with its queue as a property."""
+"""Topics in which a committed message may wait for its delivery time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class EndLookup:
     async def _messages(
         self, halves: Sequence[HalfRecord]
     ) -> Mapping[PhysicalOffset, RecordHeader]:
-        """Return headers of the messages that transactions became, of those committed."""
+        """Return the headers of the messages of committed transactions."""
         found: dict[PhysicalOffset, RecordHeader] = {}
         by_topic: dict[str, list[HalfRecord]] = defaultdict(list)
         for half in halves:
@@ -132,13 +132,13 @@ def _end_of(half: HalfRecord, header: RecordHeader | None) -> EndedTransaction:
 def wrong_ids(
     identity: TransactionIdentity, found: HalfRecord | EndedTransaction
 ) -> RefusedError | None:
-    """Return why a request does not mean the transaction that was found; None when it does.
+    """Return the refusal of a request that names another transaction than the one found.
 
     Returns:
-        INVALID_PARAMETER; names what is wrong.
+        INVALID_PARAMETER with the wrong name; None when all names are right.
     """
     if isinstance(found, EndedTransaction) and not found.message_id:
-        return None  # its half message could not be read: only its end is known
+        return None  # the half message could not be read: only the end is known
     wrong: str | None = None
     if identity.group != found.group:
         wrong = f"belongs to another producer group than {identity.group!r}"

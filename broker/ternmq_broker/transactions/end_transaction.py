@@ -107,7 +107,7 @@ class EndTransactionProcessor:
     async def end(self, requests: Sequence[EndRequest]) -> list[EndResult]:
         """End transactions and return the answer to each, when it is safe.
 
-        Cancelling is safe: what was stored by then counts, the rest is as it was.
+        Cancelling is safe: records that are stored by then count, other transactions are unchanged.
         """
         with self.admission.storing():
             try:
@@ -117,7 +117,7 @@ class EndTransactionProcessor:
             return await self._end(requests)
 
     async def released(self) -> None:
-        """Wait until the next request has finished its work on some transactions."""
+        """Wait until a request has finished its work on some transactions."""
         await self._released.wait()
 
     async def _end(self, requests: Sequence[EndRequest]) -> list[EndResult]:
@@ -152,8 +152,8 @@ class EndTransactionProcessor:
     async def _work(self, claimed: Sequence[_PendingEnd]) -> None:
         """End the claimed transactions, some at a time; a refused one has its result afterwards.
 
-        When a staged one cannot be committed now but may be later, so are those behind it: they
-        keep their order.
+        A staged transaction that cannot be committed now, but may be later, holds back those
+        behind it: they keep their order.
         """
         claimed = claimed[await self._commit_plain(claimed) :]
         rollbacks: list[tuple[_PendingEnd, HalfRecord]] = []  # without bodies: there may be many
@@ -193,7 +193,7 @@ class EndTransactionProcessor:
     async def _commit_plain(self, claimed: Sequence[_PendingEnd]) -> int:
         """Commit the first ones while they are plain staged commits; return their number.
 
-        The others, and errors, are for `_change`, which can name a reason.
+        `_change` reads the others, and those with errors, and can name a reason.
         """
         staged = list(takewhile(lambda end: end.is_staged_commit, claimed))
         done = 0
@@ -249,7 +249,7 @@ class EndTransactionProcessor:
         try:
             await self.transitions.commit([change for _, change in commits])
         except (UsageError, MessageRefused) as error:
-            # One of them can never be stored: the others can.
+            # One record can never be stored: the others can.
             if len(commits) == 1:
                 commits[0][0].result = EndResult(_refusal(error))
                 return None
@@ -268,7 +268,7 @@ class EndTransactionProcessor:
         """Return the record that ends an open transaction as its producer asked.
 
         Raises:
-            TernError: It may not be ended so, or cannot be read now.
+            TernError: The transaction may not be ended so, or cannot be read now.
         """
         identity, entry = end.request.identity, end.entry
         offset = entry.physical_offset
@@ -320,9 +320,9 @@ class EndTransactionProcessor:
 
 
 def _end_mismatch(request: EndRequest, ended: EndedTransaction) -> RefusedError | None:
-    """Return why a transaction that has ended cannot be ended as asked; None when it did so.
+    """Return the refusal of a request when its transaction ended otherwise; None when it did not.
 
-    It ended the other way, or the request's names are those of another transaction.
+    A request that names another transaction is refused, too.
     """
     wrong = wrong_ids(request.identity, ended)
     if wrong is not None or request.resolution is ended.resolution:

@@ -47,12 +47,12 @@ class HalfRecord(NamedTuple):
     """Content of one record of the half topic."""
 
     transaction: PhysicalOffset
-    """The log offset of its first half message."""
+    """Log offset of the first half message."""
 
     physical_offset: PhysicalOffset
     queue_offset: QueueOffset
     first_queue_offset: QueueOffset
-    """Queue offset of the first half message, as far as known; its own otherwise."""
+    """Queue offset of the first half message if that is known, else of this record."""
 
     group: str
     message_id: str
@@ -67,14 +67,14 @@ class HalfRecord(NamedTuple):
 
     stored_at_ms: int
     began_at_ms: int
-    """Store time of the first half message, by the broker's clock. RocketMQ's copies do not tell
-    it: then it is the birth time that the producer gave."""
+    """Store time of the first half message, by the broker's clock. Copies by RocketMQ lack that
+    time: then it is the birth time of the producer."""
 
     staged_for: str = ""
-    """Name of its batch, when it is staged: nobody is asked about it."""
+    """Name of the batch of a staged message, about which no producer is asked; else empty."""
 
     is_delayed: bool = False
-    """The message waits for its time once it is committed."""
+    """The message waits for its delivery time once it is committed."""
 
 
 def read_half(
@@ -86,10 +86,10 @@ def read_half(
     """Return the content of a record of the half topic; None when it can be no half message.
 
     Args:
-        record: Whole.
-        place_of: Where the record at an offset of the half topic's queue lies, if it still does.
-            For copies that RocketMQ has put back, which name their first half by that alone.
-        properties: The record's, decoded, when they are.
+        record: Record with all its parts.
+        place_of: Returns the log offset of the record at an offset of the half topic's queue; None
+            when it is gone. Copies by RocketMQ name their first half message by its queue offset.
+        properties: Decoded properties of `record`; None = decode them.
     """
     header = record.header
     if record.topic != HALF_TOPIC.encode():
@@ -111,8 +111,8 @@ def read_half(
     checks = _number(pairs.get(CHECK_TIMES, ""), _QUEUE_ID_MAX) or 0
     began = header.stored_at_ms
     if transaction != header.physical_offset or checks:
-        told = _number(pairs.get(BEGAN, ""), began)
-        began = min(header.born_at_ms, began) if told is None else told
+        known = _number(pairs.get(BEGAN, ""), began)
+        began = min(header.born_at_ms, began) if known is None else known
     immunity = _number(pairs.get(names.CHECK_IMMUNITY_S, ""), names.IMMUNITY_S_MAX)
     return HalfRecord(
         transaction=transaction,
@@ -134,25 +134,25 @@ def read_half(
 
 
 def _number(text: str, most: int) -> int | None:
-    """Return the number that `text` is; None when it is none from 0 to `most`."""
+    """Return the number in `text`; None when that is no number from 0 to `most`."""
     if not text.isascii() or not text.isdigit() or len(text) > _DIGITS_MAX:
         return None
     number = int(text)
     return number if number <= most else None
 
 
-def message_of(inner: InternalRecord, half: HalfRecord, *, queue_id: int) -> InternalRecord:
+def message_of(record: InternalRecord, half: HalfRecord, *, queue_id: int) -> InternalRecord:
     """Return the message that a half message becomes when its transaction is committed.
 
-    It keeps TRAN_MSG, PGROUP and its real topic and queue among its properties, as RocketMQ's do; a
-    staged one also whose batch it was, and its delay, which is then to be followed.
+    The message keeps TRAN_MSG, PGROUP and the real topic and queue among its properties, as in
+    RocketMQ; a staged message also the name of its batch, and its delay, which begins now.
 
     Args:
-        inner: The half message's record.
-        half: What it says.
-        queue_id: Its queue: the real one, unless the topic has lost that since.
+        record: Record of the half message.
+        half: Content of `record`.
+        queue_id: Queue of the message: the real one, unless the topic has lost that since.
     """
-    properties = inner.properties
+    properties = record.properties
     if not half.staged_for or half.transaction != half.physical_offset:
         properties = {
             name: value
@@ -162,30 +162,30 @@ def message_of(inner: InternalRecord, half: HalfRecord, *, queue_id: int) -> Int
     return InternalRecord(  # `replace` takes much longer, and a batch has many
         topic=half.topic,
         queue_id=queue_id,
-        body=inner.body,
+        body=record.body,
         properties=properties,
-        born_at_ms=inner.born_at_ms,
-        born_host=inner.born_host,
-        flag=inner.flag,
-        sys_flag=(inner.sys_flag & ~FLAG_TRANSACTION_MASK) | FLAG_COMMIT,
-        reconsume_times=inner.reconsume_times,
+        born_at_ms=record.born_at_ms,
+        born_host=record.born_host,
+        flag=record.flag,
+        sys_flag=(record.sys_flag & ~FLAG_TRANSACTION_MASK) | FLAG_COMMIT,
+        reconsume_times=record.reconsume_times,
         prepared_offset=half.transaction,
     )
 
 
-def copy_of(inner: InternalRecord, half: HalfRecord, *, checks: int) -> InternalRecord:
+def copy_of(record: InternalRecord, half: HalfRecord, *, checks: int) -> InternalRecord:
     """Return the copy of a half message that is put back, with the number of questions asked."""
-    properties = dict(inner.properties)
+    properties = dict(record.properties)
     properties[FIRST_HALF] = str(half.first_queue_offset)
     properties[BEGAN] = str(half.began_at_ms)
     if checks:
         properties[CHECK_TIMES] = str(checks)
-    return replace(inner, prepared_offset=half.transaction, properties=properties)
+    return replace(record, prepared_offset=half.transaction, properties=properties)
 
 
-def parked_of(inner: InternalRecord, half: HalfRecord) -> InternalRecord:
-    """Return the parked form of a half message that nobody could decide."""
-    return replace(inner, topic=CHECK_MAX_TOPIC, queue_id=0, prepared_offset=half.transaction)
+def parked_of(record: InternalRecord, half: HalfRecord) -> InternalRecord:
+    """Return the parked form of a half message that no producer decided."""
+    return replace(record, topic=CHECK_MAX_TOPIC, queue_id=0, prepared_offset=half.transaction)
 
 
 def encode_ops(offsets: Iterable[QueueOffset]) -> bytes:

@@ -25,7 +25,7 @@ class HalfReader:
         return self.ack_policy.confirmations.reached(PhysicalOffset(offset + 1))
 
     async def confirmed(self, end: PhysicalOffset) -> None:
-        """Wait until everything below `end` is confirmed.
+        """Wait until the log is confirmed up to `end`.
 
         Raises:
             TernError: See `AckPolicy.wait`.

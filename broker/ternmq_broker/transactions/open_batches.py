@@ -1,7 +1,7 @@
 """Batches of open transactions, listed and rolled back for operators, by pages of the half topic.
 
-Only the time of the last work on a batch is in memory. The rest is read from the half messages, in
-the order of their queue.
+Memory has only the time of the last work on a batch. Everything else is read from the half
+messages, in the order of their queue.
 """
 
 import logging
@@ -51,8 +51,8 @@ class OpenRow(NamedTuple):
 class OpenBatches:
     """Lists of open transactions, and roll-backs of staged ones, for operators. Owns nothing.
 
-    A damaged half message is not listed: nobody can commit it, and it goes at its next check, or
-    when its time is over.
+    A damaged half message is not listed: no producer can commit it, and its next check, or the end
+    of its staging time, rolls it back.
     """
 
     ender: EndTransactionProcessor
@@ -90,11 +90,12 @@ class OpenBatches:
         """Roll back staged transactions, with a reply for each page. Cancelling is safe: repeat it.
 
         Raises:
-            RefusedError: As `list_open`; INVALID_PARAMETER: nothing is named; ILLEGAL_OPERATION: a
-                batch is in use, and no more is rolled back; or a roll-back was refused.
+            RefusedError: The broker starts or closes, or the disk failed; INVALID_PARAMETER: no
+                batch is named; ILLEGAL_OPERATION: a batch is in use, and no more is rolled back; or
+                a roll-back was refused.
         """
         if not request.staged_for:
-            remark = "what is to be rolled back must be named by what it is staged for"
+            remark = "the batches to be rolled back must be named"
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)
         count = ended = 0
         try:
@@ -121,7 +122,7 @@ class OpenBatches:
         """Roll back a page; return the refusals.
 
         Raises:
-            RefusedError: ILLEGAL_OPERATION: a batch of it is in use.
+            RefusedError: ILLEGAL_OPERATION: a batch of the page is in use.
         """
         while any(self.table.is_ending(row.half.transaction) for row in rows):
             await self.ender.released()
@@ -190,8 +191,8 @@ def matches(staged_for: str, named: str) -> bool:
     """Return whether a transaction belongs to a batch that an operator names.
 
     Args:
-        staged_for: The batch of the transaction; empty = it is not staged.
-        named: A batch, or the part of its name before a slash; empty = all transactions.
+        staged_for: Batch of the transaction; empty = not staged.
+        named: Name of a batch, or the part before a slash; empty = all transactions.
     """
     return not named or staged_for == named or staged_for.startswith(f"{named}/")
 

@@ -1,13 +1,13 @@
 """Recovery of the open transactions after a start, from the log.
 
 1. The half topic, from the group's offset on: each record is a transaction or a copy of one.
-2. The op topic, from its offset on: the transactions that it names are over.
+2. The op topic, from its offset on: the named transactions have ended.
 3. The log, for messages and parked copies of the transactions that are then still open: a crash may
-   have come between one of those and its op message. They lie behind the scan offset, and behind
-   the first open half message; most often nothing is open, and nothing is read.
+   have come between a message and its op message. These records lie behind the scan offset, and
+   behind the first open half message. Mostly no transaction is open, and nothing is read.
 
-Transactions that begin meanwhile are added to the table as ever: they lie behind all that is read
-here.
+Transactions that begin meanwhile are added to the table as always: they lie behind all records that
+are read here.
 
 Source: RocketMQ `TransactionalMessageServiceImpl.fillOpRemoveMap`; the third part is our own.
 """
@@ -82,7 +82,7 @@ class TransactionRecovery:
     async def run(self) -> None:
         """Fill the table. Reads in bounded pieces; other work of the broker goes first.
 
-        Everything before `end` must be dispatched.
+        The log must be dispatched up to its end at the start.
 
         Raises:
             RefusedError: The disk failed; another recovery may be tried.
@@ -102,7 +102,7 @@ class TransactionRecovery:
     async def _read(
         self, topic: str, offset: QueueOffset, take: Callable[[ReadResult], None]
     ) -> QueueOffset:
-        """Call `take` with all of a queue from `offset` on; return the end of the queue."""
+        """Call `take` with the messages of a queue from `offset` on; return the queue's end."""
         begin, end = self._env.store.queue_range(topic, 0)
         at = max(offset, begin)
         while at < end:
@@ -225,7 +225,7 @@ class TransactionRecovery:
                 await yield_to_threads()
 
     async def _end_of(self, entry: OpenTransaction, record: PreparedRecord) -> EndedTransaction:
-        """Return the end of a transaction; without its half message, only that it ended."""
+        """Return the end of a transaction, without a message id if its half message is lost."""
         found = await self._halves.read(entry.physical_offset)
         half = None if found is None else found[0]
         message_id = "" if half is None else half.message_id
@@ -236,7 +236,7 @@ class TransactionRecovery:
                 entry.group,
                 message_id,
                 record.end,
-                why="nobody told its end",
+                why="no producer ended it in time",
             )
         queue_id, queue_offset = record.queue_id, int(record.queue_offset)
         if half is not None and half.is_delayed:

@@ -56,7 +56,7 @@ class TransactionService:
     clock: Clock
 
     def handlers(self) -> Sequence[Handler]:
-        """Return the handlers of its RPCs."""
+        """Return the handlers of the RPCs of Transactions."""
         return (
             unary(END_TRANSACTION, self.end_transaction),
             stream(END_TRANSACTIONS, self.end_transactions),
@@ -179,8 +179,8 @@ def _identities(request: transactions.FindTransactionsRequest) -> list[Transacti
     """Return the transactions of a producer's question.
 
     Raises:
-        TernError: The group's name is illegal, or they are too many, or the columns have two
-            lengths.
+        TernError: The group's name is illegal, the transactions are too many, or the columns differ
+            in length.
     """
     offsets, keys = request.transaction_offsets, request.message_ids
     if len(offsets) > _FOUND_MAX:

@@ -1,8 +1,8 @@
 """Staged half messages and the messages that they become, without decoding each. Pure.
 
-Of a staged half message that was never copied, all that a table keeps is in its header, and in the
-properties that its producer gave to every one of its batch. `read_half` and `message_of` do the
-same for every half message, plain or not.
+The content of a staged half message that was never copied is in its header, and in the properties
+that a producer gives to all half messages of a batch. `read_half` and `message_of` decode every
+half message, plain or not, with the same results.
 """
 
 from collections.abc import Sequence
@@ -84,9 +84,9 @@ def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf
     """Return the contents of records of the half topic; None for one that `read_half` must read.
 
     Args:
-        data: The records lie in it.
-        starts: Where each begins.
-        sizes: Of each, as it says itself.
+        data: Bytes with the records.
+        starts: Position of each record in `data`.
+        sizes: Length of each record, as its header has it.
     """
     if not len(starts) or int(sizes.min()) < _IPV4.itemsize + len(_TOPIC_FIELD):
         return [None] * len(starts)
@@ -124,8 +124,8 @@ def _encoded_properties(data: bytes, body_end: int, end: int) -> bytes | None:
     """Return the encoded properties of a half message; None when it is not a sound one.
 
     Args:
-        data: Holds the record.
-        body_end: End of its body, where a half message has its topic.
+        data: Bytes with the record.
+        body_end: End of the record's body, where the topic begins.
         end: End of the record.
     """
     at = body_end + len(_TOPIC_FIELD) + LENGTH_BYTES
@@ -169,25 +169,25 @@ class PlainCommit(NamedTuple):
     message_id: str
     topic: str
     queue_id: int
-    """The real one."""
+    """Real queue of the message."""
 
     transaction: PhysicalOffset
     front: bytes
-    """Header and body, as they lie there."""
+    """Header and body of the half message."""
 
     properties: bytes
-    """Without a checksum."""
+    """Properties of the half message, without a checksum."""
 
     is_delayed: bool = False
-    """Always false: a delayed message is not plain."""
+    """False: a delayed message is not plain."""
 
 
 def plain_commit(data: bytes, identity: TransactionIdentity) -> PlainCommit | None:
     """Return the message that a half message becomes; None when it is not plain.
 
     Args:
-        data: Its record.
-        identity: Names of the transaction to commit; the half message of another one is not plain.
+        data: Record of the half message.
+        identity: Transaction to commit; the half message of another transaction is not plain.
     """
     if len(data) < _HEAD.size + len(_TOPIC_FIELD) + LENGTH_BYTES:
         return None
@@ -256,11 +256,11 @@ def _place_of(properties: bytes) -> tuple[str, str, int] | None:
 
 
 def commit_batch(commits: Sequence[PlainCommit], *, is_checksummed: bool) -> RecordBatch:
-    """Return the messages as the log takes them, in their order.
+    """Return the messages as a batch for the log, in their order.
 
     Args:
-        commits: At least one; their queues are there.
-        is_checksummed: Whether they are to end with a checksum.
+        commits: At least one; their queues exist.
+        is_checksummed: True to reserve space for checksums.
     """
     topics: dict[str, int] = {}
     pieces: list[bytes] = []

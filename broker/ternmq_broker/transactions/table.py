@@ -1,10 +1,10 @@
 """Table of open and ended transactions, and of progress in their two topics. Pure.
 
-The half queue's offset is the lowest half message that is still needed, the op queue's the lowest
-op message that names one. Neither passes a record before what replaced it is flushed: after a loss
-of power the old record may be all there is.
+The offset of the half queue is the lowest half message that is still needed; the offset of the op
+queue is the lowest op message that names such a half message. Neither passes a record before its
+replacement is flushed: a loss of power may leave only the old record.
 
-Source: RocketMQ `TransactionalMessageServiceImpl`, whose two offsets these are.
+Source: RocketMQ `TransactionalMessageServiceImpl`, which has the same two offsets.
 """
 
 import heapq
@@ -23,68 +23,68 @@ ENDED_MAX: Final = 65_536
 """Limit on the ended transactions in memory; the ends of older ones are looked up in the log."""
 
 WORKED_ON_MAX: Final = 4_096
-"""Limit on the batches whose last work is in memory."""
+"""Limit on the batches with their time of last work in memory."""
 
 _EARLIER_MAX: Final = 16
 
 
 @dataclass(slots=True, eq=False)
 class OpenTransaction:
-    """A transaction that is open. Owned by its `TransactionTable`."""
+    """Open transaction. Owned by its `TransactionTable`."""
 
     transaction: PhysicalOffset
     physical_offset: PhysicalOffset
-    """Offset in the log of its newest half message."""
+    """Log offset of the newest half message."""
 
     queue_offset: QueueOffset
-    """Offset in the half queue of its newest half message."""
+    """Offset of the newest half message in the half queue."""
 
     began_at_ms: int
-    """Monotonic time of its first half message."""
+    """Monotonic time of the first half message."""
 
     due_at_ms: int = 0
-    """Monotonic time of its next check."""
+    """Monotonic time of the next check."""
 
     quiet_until_ms: int = 0
-    """Monotonic time before which no producer is asked, by the message's own immunity time."""
+    """Monotonic time before which no producer is asked, by the immunity time of the message."""
 
     group: str = ""
-    """Name of the producer group, known after the record was read."""
+    """Producer group; empty until the record is read."""
 
     is_alone: bool = False
-    """No producer of the group was connected at its last check."""
+    """No producer of the group was connected at the last check."""
 
     earlier: tuple[QueueOffset, ...] = ()
     """Offsets of the half messages before the newest: the first, and the last few."""
 
     is_ending: bool = False
-    """A request works on its end."""
+    """A request works on the end of this transaction."""
 
     is_staged: bool = False
-    """No producer is asked about it, and it stays in its place; when it is due, it is rolled
-    back."""
+    """No producer is asked about this transaction, and its half message is never copied; when it is
+    due, it is rolled back."""
 
 
 _Untouched: TypeAlias = tuple[QueueOffset, int, int]
-"""A staged transaction on whose end no request has worked yet: its offset in the half queue, when
-it began and when it is due. There may be a million, and the garbage collector would visit each if
-it were an object that refers to others."""
+"""Staged transaction, before a request works on its end: offset in the half queue, time of its
+begin, and time at which it is due. There may be a million, and the garbage collector would visit
+each if it were an object that refers to others."""
 
 
 class EndedTransaction(NamedTuple):
-    """A transaction that was committed or rolled back."""
+    """Transaction that was committed or rolled back."""
 
     transaction: PhysicalOffset
     resolution: Resolution
     group: str
     message_id: str
     end: PhysicalOffset
-    """The end is safe to answer when the confirm offset is here."""
+    """Confirm offset from which on the end is safe to answer."""
 
     queue_id: int = 0
     queue_offset: int = -1
     why: str = ""
-    """Reason of its end, when no producer ended it."""
+    """Reason of an end that no producer requested."""
 
 
 class OpenTimes(NamedTuple):
@@ -98,7 +98,7 @@ class OpenTimes(NamedTuple):
 
 
 class TransactionTable:
-    """Every open transaction, and the newest that ended. Owned by the broker's loop."""
+    """All open transactions, and the newest ended ones. Owned by the broker's loop."""
 
     def __init__(self) -> None:
         self.half_end = QueueOffset(0)
@@ -124,8 +124,8 @@ class TransactionTable:
 
         self._open: dict[PhysicalOffset, OpenTransaction | _Untouched] = {}
         self._queue: dict[QueueOffset, OpenTransaction | PhysicalOffset] = {}
-        """By the queue offset of the newest half message; ascending. An untouched one by its offset
-        in the log."""
+        """Transactions by the queue offset of their newest half message, ascending; for untouched
+        ones the log offset."""
 
         # OrderedDicts where the oldest entry is removed again and again: the first entry of a plain
         # dict is found only behind the gaps of all that were removed before it.
@@ -135,26 +135,27 @@ class TransactionTable:
         self._deadlines = StagedDeadlines()
         self._serial = itertools.count()
         self._held: OrderedDict[QueueOffset, PhysicalOffset] = OrderedDict()
-        """Half messages that are needed until the log is flushed to an offset; those ascend."""
+        """Half messages that are needed until the log is flushed to an offset, by ascending
+        offsets."""
 
         self._unwritten: dict[QueueOffset, PhysicalOffset] = {}
-        """Half messages that no op message names yet, and the message that ended each."""
+        """Half messages that no op message names yet, with the log offset of the ending message."""
 
         self._worked_on: OrderedDict[str, int] = OrderedDict()
-        """Time of a producer's last question about or commit of a batch, by its name."""
+        """Time of a producer's last question about a batch or commit of it, by the batch's name."""
 
         self._unflushed: deque[tuple[PhysicalOffset, PhysicalOffset]] = deque()
-        """Ends of op messages that may not be flushed, and the first message that each names; both
+        """Ends of op messages that may not be flushed, with the first message that each names; both
         ascend."""
 
         self._ops: deque[tuple[QueueOffset, QueueOffset]] = deque()
-        """Op messages, and the highest half message that each names."""
+        """Op messages, with the highest half message that each names."""
 
     def __len__(self) -> int:
         return len(self._open)
 
     def get(self, transaction: PhysicalOffset) -> OpenTransaction | None:
-        """Return the transaction, to work on it; None when it is not open."""
+        """Return an open transaction, for work on it; None when it is not open."""
         entry = self._open.get(transaction)
         if not isinstance(entry, tuple):
             return entry
@@ -178,10 +179,10 @@ class TransactionTable:
         return isinstance(entry, OpenTransaction) and entry.is_ending
 
     def next_open(self, begin: QueueOffset, *, offsets_max: int) -> QueueOffset:
-        """Return the first offset from `begin` on whose half message may be open.
+        """Return the first offset from `begin` on with a half message that may be open.
 
-        At most `offsets_max` offsets are tried; the one behind them is returned when none of them
-        is open. From 0 on, offsets before the oldest open one are not tried.
+        At most `offsets_max` offsets are tried; the next one is returned when none of them is
+        open. From 0 on, offsets before the oldest open half message are not tried.
         """
         if not begin:  # only then: the first entry is found behind the gaps of all before it
             begin = next(iter(self._queue), self.half_end)
@@ -192,10 +193,10 @@ class TransactionTable:
         )
 
     def times_at(self, queue_offset: QueueOffset) -> OpenTimes | None:
-        """Return the times of the open transaction whose newest half message lies at an offset.
+        """Return the times of the open transaction with its newest half message at an offset.
 
         Returns:
-            None: No open transaction has its newest half message there.
+            The times, or None without such a transaction.
         """
         entry = self._queue.get(queue_offset)
         if isinstance(entry, OpenTransaction):
@@ -206,7 +207,7 @@ class TransactionTable:
         return OpenTimes(untouched[1], untouched[2])
 
     def work_on(self, staged_for: str, *, now_ms: int) -> None:
-        """Record a producer's question about or commit of a batch; empty = it is not staged."""
+        """Record a producer's question about a batch or commit of it; an empty name is ignored."""
         if staged_for:
             self._worked_on[staged_for] = now_ms
             self._worked_on.move_to_end(staged_for)
@@ -222,7 +223,7 @@ class TransactionTable:
         return self._ended.get(transaction)
 
     def is_open(self, entry: OpenTransaction) -> bool:
-        """Return whether `entry` is not ended yet."""
+        """Return whether a transaction has not ended yet."""
         return self._open.get(entry.transaction) is entry
 
     def begin(
@@ -237,11 +238,11 @@ class TransactionTable:
         """Open the transactions of half messages that were just appended.
 
         Args:
-            physical_offsets: Offsets of the half messages in the log.
-            queue_offsets: Their offsets in the half queue, ascending.
+            physical_offsets: Log offsets of the half messages.
+            queue_offsets: Offsets of the half messages in the half queue, ascending.
             now_ms: Monotonic.
             due_at_ms: Monotonic time of the first check, or of the roll-back of staged ones.
-            is_staged: All of them are staged.
+            is_staged: True for staged half messages, all of them.
         """
         opened, queue = self._open, self._queue
         for physical, number in zip(physical_offsets, queue_offsets, strict=True):
@@ -259,7 +260,7 @@ class TransactionTable:
         self.half_end = max(self.half_end, end)
 
     def restore(self, entries: Iterable[OpenTransaction]) -> None:
-        """Open transactions that were found in the log, older than all in the table."""
+        """Open transactions from the log, which are older than all in the table."""
         found = [entry for entry in entries if entry.transaction not in self._open]
         found.sort(key=lambda entry: entry.queue_offset)
         newer, self._queue = self._queue, {}
@@ -284,7 +285,7 @@ class TransactionTable:
         heapq.heappush(self._later, (until_ms, next(self._serial), entry))
 
     def take_due(self, now_ms: int, *, maximum: int) -> list[OpenTransaction]:
-        """Return transactions that are due, the first due first; each needs `rest` or its end."""
+        """Return due transactions, the first due first; each needs `rest` or an end afterwards."""
         due: list[OpenTransaction] = []
         while len(due) < maximum:
             if self._fresh and self._fresh[0][0] <= now_ms:
@@ -298,14 +299,14 @@ class TransactionTable:
         return due
 
     def take_expired(self, now_ms: int, *, offsets_max: int) -> tuple[list[OpenTransaction], bool]:
-        """Return staged transactions that are due; each needs `rest` or its end.
+        """Return due staged transactions; each needs `rest` or an end afterwards.
 
         Args:
             now_ms: Monotonic.
             offsets_max: Limit on the offsets of the half topic that are tried.
 
         Returns:
-            The transactions, and whether there are more offsets to try now.
+            The transactions, and True if more offsets are to be tried now.
         """
         numbers = self._deadlines.take(now_ms, maximum=offsets_max)
         expired: list[OpenTransaction] = []
@@ -342,10 +343,10 @@ class TransactionTable:
         """Record an open transaction's end, which is in the log.
 
         Args:
-            entry: The transaction.
-            ended: Its end.
-            record_at: Log offset of the message or parked copy that ended it, whose op message is
-                still to be written. None = the op message itself ended it.
+            entry: Open transaction.
+            ended: End of the transaction.
+            record_at: Log offset of the message or parked copy that ended the transaction and still
+                lacks its op message. None = the op message itself ended the transaction.
         """
         del self._open[entry.transaction]
         del self._queue[entry.queue_offset]
@@ -378,8 +379,8 @@ class TransactionTable:
     ) -> None:
         """Record an op message that names all of `unwritten`, perhaps others.
 
-        As long as it is not flushed to its `end`, a loss of power leaves those messages without an
-        op message.
+        Until the log is flushed to `end`, a loss of power leaves those messages without an op
+        message.
         """
         if self._unwritten:
             self._unflushed.append((end, next(iter(self._unwritten.values()))))
@@ -396,7 +397,7 @@ class TransactionTable:
         """Return the log offset before which every message has a flushed op message.
 
         Args:
-            flushed: End of what a loss of power leaves of the log, which may go on anew from there.
+            flushed: Offset up to which the log survives a loss of power.
         """
         while self._unflushed and self._unflushed[0][0] <= flushed:
             self._unflushed.popleft()

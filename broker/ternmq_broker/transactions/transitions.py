@@ -1,7 +1,7 @@
 """Transitions of transactions: each is one append, and the table changes in the same turn.
 
-That is what makes a transaction end once: nothing else can read the table between the two, and
-after a crash the log holds what the table held.
+So a transaction ends once: no other task can read the table between append and change, and after a
+crash the log holds the state that the table had.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,11 +25,11 @@ from ternmq_store.message_store import AppendResult
 
 
 class TransitionRecord(NamedTuple):
-    """An open transaction with its newest half message, and the record to store for it."""
+    """Open transaction with its newest half message, and the record to store for it."""
 
     entry: OpenTransaction
     half: HalfRecord
-    """For a commit with the queue of the committed message."""
+    """Newest half message; for a commit with the queue of the committed message."""
 
     record: InternalRecord
     """The committed message, the copy or the parked message."""
@@ -51,7 +51,7 @@ class Transitions:
         self._op_bytes_max = op_bytes_max
 
     async def commit(self, changes: Sequence[TransitionRecord]) -> None:
-        """Store the messages of transactions: they are committed."""
+        """Commit transactions: store their messages."""
         for group in _by_host(changes):
             records = [change.record for change in group]
             await self._commit(
@@ -63,7 +63,7 @@ class Transitions:
     async def commit_plain(
         self, entries: Sequence[OpenTransaction], commits: Sequence[PlainCommit]
     ) -> None:
-        """Store the messages of staged transactions: they are committed.
+        """Commit staged transactions: store their messages.
 
         Raises:
             TernError: Also when the broker has an IPv6 address: plain commits have no space for it.
@@ -105,11 +105,11 @@ class Transitions:
     def roll_back(
         self, halves: Sequence[tuple[OpenTransaction, HalfRecord | None]], *, why: str = ""
     ) -> None:
-        """Store one op message for all: the transactions are rolled back.
+        """Roll back transactions: store one op message for all.
 
         Args:
-            halves: Each with its half message; None = a damaged or lost one.
-            why: Reason, when no producer asked for it.
+            halves: Transactions with their half messages; None for a damaged or lost one.
+            why: Reason of a roll-back that no producer requested.
         """
         if not halves:
             return
@@ -131,7 +131,7 @@ class Transitions:
             self.table.put_back(change.entry, offset, number, end=end)
 
     def park(self, changes: Sequence[TransitionRecord], *, why: str) -> None:
-        """Store half messages in the topic of parked ones: the transactions are rolled back."""
+        """Park half messages in their topic, which rolls the transactions back."""
         for change, offset, _, end in self._append(changes):
             half = change.half
             ended = EndedTransaction(
@@ -152,13 +152,13 @@ class Transitions:
                 yield change, offset, number, appended.end
 
     def write_ops(self) -> None:
-        """Store one op message for all that have none, if there are any.
+        """Store one op message for all ended transactions that have none, if there are any.
 
-        It names everything that ended before it, so that a start reads no further back than to the
+        The op message names all of them, so that a start reads the log back no further than to the
         first message without one.
 
         Raises:
-            TernError: It could not be stored; the next one names them too.
+            TernError: The op message was not stored; the next one names the same transactions.
         """
         named = self.table.unwritten()
         if named:
