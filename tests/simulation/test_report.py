@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_client.admin.descriptions import QueueStatus
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push.push_consumer import PushConsumer
@@ -14,32 +13,41 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
 from ternmq_pipeline.cluster.reader import ClusterReader
 from ternmq_pipeline.jobs.cluster_report.page import page
-from ternmq_pipeline.jobs.cluster_report.queue_sizes import first_offsets
-from ternmq_pipeline.jobs.cluster_report.report_queries import MeasureQueues, query_report
+from ternmq_pipeline.jobs.cluster_report.report_queries import query_report
 from ternmq_pipeline.jobs.cluster_report.report_tables import HOUR_MS, ClusterReport
+from ternmq_pipeline.offsets import OffsetRange
+from ternmq_pipeline.planning import RangeSize
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time, slow_jobs
 
 SLOW_AFTER_MS = 60_000
 
 
-async def measured(queues: Sequence[QueueStatus]) -> int | None:
-    return 100 * sum(one.max_offset - one.min_offset for one in queues)
+class MeasuringReader(ClusterReader):
+    """A reader that measures queues itself: simulated brokers have no process for that."""
+
+    gone = ""
+    """Topic that is deleted before its queues are measured."""
+
+    async def measure(self, asked: Sequence[tuple[OffsetRange, int]]) -> list[RangeSize]:
+        if any(offset_range.queue.topic == self.gone for offset_range, _ in asked):
+            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {self.gone!r} is on no broker")
+        return [RangeSize(each.end, 100 * (each.end - each.begin)) for each, _ in asked]
 
 
 async def report_of(
-    cluster: SimulatedCluster, hours: int = 3, measure: MeasureQueues = measured, now_ms: int = 0
+    cluster: SimulatedCluster, hours: int = 3, gone: str = "", now_ms: int = 0
 ) -> ClusterReport:
     config = ClientConfig(nameservers=(NAMESERVER,))
     env = cluster.environment("tool")
     async with (
         AdminClient(client=config, env=env) as admin,
-        ClusterReader(config, env=env) as reader,
+        MeasuringReader(config, env=env) as reader,
     ):
+        reader.gone = gone
         return await query_report(
             admin,
-            measure,
-            lambda times_ms: first_offsets(reader, times_ms),
+            reader,
             now_ms=now_ms or cluster.now_ms(),
             hours=hours,
             slow_after_ms=SLOW_AFTER_MS,
@@ -141,16 +149,12 @@ def test_daily_message_count_leaves_out_older_messages() -> None:
 
 
 def test_topic_deleted_during_the_report_is_left_out() -> None:
-    async def deleted(queues: Sequence[QueueStatus]) -> int | None:
-        if queues[0].queue.topic == "gone":
-            raise refusal(ResponseCode.TOPIC_NOT_EXIST, "topic 'gone' is on no broker")
-        return await measured(queues)
-
     async def main() -> None:
-        async with simulated_cluster() as cluster:
+        async with simulated_cluster() as cluster, cluster.producer() as producer:
             await cluster.put_topic("gone", 1)
             await cluster.put_topic("orders", 1)
-            found = await report_of(cluster, measure=deleted)
+            await producer.send(Message("gone", b"kept"))
+            found = await report_of(cluster, gone="gone")
             assert [row.topic for row in found.topics] == ["orders"]
             assert {row.topic for row in found.traffic} == {"orders"}
 

@@ -15,7 +15,6 @@ from ternmq_pipeline.cluster.reader import ClusterReader
 from ternmq_pipeline.jobs.cluster_queries import ask
 from ternmq_pipeline.jobs.cluster_report.files import write_tables, write_text
 from ternmq_pipeline.jobs.cluster_report.page import page
-from ternmq_pipeline.jobs.cluster_report.queue_sizes import first_offsets, kept_bytes
 from ternmq_pipeline.jobs.cluster_report.report_queries import query_report
 from ternmq_pipeline.jobs.cluster_report.report_tables import ClusterReport
 from ternmq_pipeline.jobs.driver.requirements import need
@@ -67,8 +66,7 @@ def report(
         async with ClusterReader(config, retry_timeout_s=0) as reader:
             return await query_report(
                 admin,
-                lambda queues: kept_bytes(reader, queues),
-                lambda times_ms: first_offsets(reader, times_ms),
+                reader,
                 now_ms=now_ms,
                 hours=hours,
                 slow_after_ms=slow_after_ms,

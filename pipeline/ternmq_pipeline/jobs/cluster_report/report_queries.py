@@ -1,6 +1,6 @@
 """Queries of a report to a cluster, and the rows of its tables."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,7 +8,6 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import (
     GroupDescription,
     QueueProgress,
-    QueueStatus,
     TopicDescription,
     UnreachableBroker,
 )
@@ -19,7 +18,8 @@ from ternmq_model.names import (
     is_system_group,
     is_system_topic,
 )
-from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.cluster.reader import ClusterReader
+from ternmq_pipeline.jobs.cluster_report.queue_sizes import first_offsets, kept_bytes
 from ternmq_pipeline.jobs.cluster_report.report_tables import (
     HOUR_MS,
     ClusterReport,
@@ -33,13 +33,6 @@ from ternmq_pipeline.jobs.cluster_report.report_tables import (
 )
 from ternmq_protos.v1.admin_pb2 import StatisticsItem
 from ternmq_protos.v1.groups_pb2 import RunningState
-
-MeasureQueues = Callable[[Sequence[QueueStatus]], Awaitable[int | None]]
-"""Coroutine function that returns the total bytes of queues; None = a broker does not measure."""
-
-OffsetsAt = Callable[[Mapping[MessageQueue, int]], Awaitable[Mapping[MessageQueue, int]]]
-"""Coroutine function of times by queue. It returns the offset of each queue's first message stored
-at its time or later, else its end."""
 
 _DAY: Final = 2
 """Index of the day among a counter's spans. The first span is a minute."""
@@ -65,28 +58,27 @@ CounterRates = Mapping[str, Mapping[str, CounterRate]]
 
 async def query_report(
     admin: AdminClient,
-    measure: MeasureQueues,
-    offsets_at: OffsetsAt,
+    reader: ClusterReader,
     *,
     now_ms: int,
     hours: int,
     slow_after_ms: int,
 ) -> ClusterReport:
-    """Return a report of all topics and groups, without those of the system.
+    """Return a report of all topics and groups except those of the system.
 
-    Topics and groups that are deleted meanwhile, or that only brokers without an answer have, are
-    missing in the report.
+    Topics that are deleted during the queries are left out, and so are topics and groups of brokers
+    that do not answer.
 
     Args:
-        admin: Open client.
-        measure: Function that returns the bytes of queues.
-        offsets_at: Function that returns offsets by time.
-        now_ms: Present time, Unix ms.
-        hours: Number of hours of the traffic.
-        slow_after_ms: Least lag in time of a slow group, ms.
+        admin: Open client for administration.
+        reader: Open reader of the same cluster.
+        now_ms: Time of the report, Unix milliseconds.
+        hours: Number of hours before `now_ms` with a count of messages each.
+        slow_after_ms: Lag in time from which a group is slow, ms.
 
     Raises:
-        TransportError: No NameServer or no broker answers, or a broker stops answering.
+        TransportError: No NameServer or no broker answers, or a broker that answered before does
+            not answer any more.
     """
     brokers = [data.broker_name for data in await admin.brokers()]
     if not brokers:
@@ -117,13 +109,13 @@ async def query_report(
             continue
         note(found.unreachable)
         try:
-            by_hour = await _traffic(offsets_at, found, hour_starts(now_ms, hours))
-            in_24h = _got(found) - await _got_by(offsets_at, found, now_ms - _DAY_MS)
-            kept_bytes = await measure(found.queues)
+            by_hour = await _traffic(reader, found, hour_starts(now_ms, hours))
+            in_24h = _got(found) - await _got_by(reader, found, now_ms - _DAY_MS)
+            size = await kept_bytes(reader, found.queues)
         except TopicNotFound:
             continue
         traffic += by_hour
-        topics.append(topic_row(found, kept_bytes, max(0, in_24h), counted, descriptions))
+        topics.append(topic_row(found, size, max(0, in_24h), counted, descriptions))
     letters = await admin.dead_letter_counts()
     note(letters.unreachable)
     return ClusterReport(
@@ -158,7 +150,7 @@ def counters(found: Sequence[tuple[str, StatisticsItem]]) -> CounterRates:
 
 def topic_row(
     found: TopicDescription,
-    kept_bytes: int | None,
+    size: int | None,
     in_24h: int,
     counted: CounterRates,
     descriptions: Sequence[GroupDescription],
@@ -173,7 +165,7 @@ def topic_row(
         topic=name,
         queues=len(found.queues),
         messages=sum(one.max_offset - one.min_offset for one in found.queues),
-        bytes=kept_bytes,
+        bytes=size,
         in_per_s=_rate(counted, "TOPIC_PUT_NUMS", name).per_s,
         in_24h=in_24h,
         out_per_s=sum(each.per_s for each in read),
@@ -250,8 +242,8 @@ def member_row(
 
 
 def _fact(state: RunningState, name: str) -> int | None:
-    told = state.facts.get(name, "")
-    return int(told) if told.isdecimal() else None
+    text = state.facts.get(name, "")
+    return int(text) if text.isdecimal() else None
 
 
 def _rate(counted: CounterRates, name: str, key: str) -> CounterRate:
@@ -284,21 +276,21 @@ async def _members(
 
 
 async def _traffic(
-    offsets_at: OffsetsAt, found: TopicDescription, starts: Sequence[int]
+    reader: ClusterReader, found: TopicDescription, starts: Sequence[int]
 ) -> list[HourRow]:
-    """Return a topic's messages in each hour: differences of the offsets at the hours' begins."""
-    totals = [await _got_by(offsets_at, found, start) for start in starts]
+    """Return the messages of each hour: differences of the offsets at which hours begin."""
+    totals = [await _got_by(reader, found, start) for start in starts]
     return hourly(found.topic, starts, [*totals, _got(found)])
 
 
-async def _got_by(offsets_at: OffsetsAt, found: TopicDescription, at_ms: int) -> int:
-    """Return the number of a topic's messages stored before a time: a sum of offsets.
+async def _got_by(reader: ClusterReader, found: TopicDescription, at_ms: int) -> int:
+    """Return the number of messages that a topic had at a time, expired ones included.
 
-    The number includes deleted messages. Brokers find offsets by bisection, without reading
-    messages. Queues without later messages need no request.
+    The number is a sum of queue offsets, which brokers find by a binary search without reading a
+    message. Queues without a newer message need no query.
     """
     asked = {one.queue: at_ms for one in found.queues if one.last_stored_at_ms >= at_ms}
-    at: Mapping[MessageQueue, int] = await offsets_at(asked) if asked else {}
+    at = await first_offsets(reader, asked) if asked else {}
     return sum(at.get(one.queue, one.max_offset) for one in found.queues)
 
 
