@@ -1,6 +1,6 @@
-"""pyarrow, for the modules here: a missing one is told as what it is.
+"""pyarrow for this package, with a clear error if it is missing.
 
-Untyped, since what stubs know of building arrays from buffers is narrower than what there is.
+The module is untyped, since the stubs do not cover arrays that are built from buffers.
 """
 
 import importlib

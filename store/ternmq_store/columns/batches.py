@@ -1,7 +1,7 @@
-"""Records of the commit log as Arrow record batches, many at once, with no object for each.
+"""Arrow record batches of records of the commit log, without a Python object for each record.
 
-A row says of its record what `StoredMessage` says: the body unpacked, the properties without the
-checksum of the record, no tag as null, no keys as an empty list.
+A row has the values of `StoredMessage`: the decompressed body, and the properties without the
+checksum of the record. A missing tag is null, and missing keys are an empty list.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_BYTES_MAX: Final = 8 << 20
-"""Bytes of records and unpacked bodies in one batch; one message may be longer."""
+"""Most bytes of records and decompressed bodies in one batch; a single message may exceed it."""
 
 _TIMESTAMP: Final = arrow.timestamp("us", "UTC")
 _TYPES: Final[dict[str, Any]] = {
@@ -62,30 +62,30 @@ _FROM_PROPERTIES: Final = frozenset(
 )
 _EARLIEST_MS: Final = -62_135_596_800_000
 _LATEST_MS: Final = 253_402_300_799_999
-"""From the year 1 to 9999: all that a timestamp can show."""
+"""End of the year 9999, the latest time that a timestamp column can show, Unix ms."""
 
 _HOST_BYTES: Final = 8
 _HOST_V6_BYTES: Final = 20
 
 
 class BuiltRows(NamedTuple):
-    """Rows that were made of records."""
+    """Rows of some records."""
 
     batch: "pa.RecordBatch"
     rows: Ints
-    """Indices of the given records that are in it, in their order."""
+    """Indices of the records in the batch, in their order."""
 
     damaged: Sequence[DamagedRow]
     looked_at: int
-    """Count of the first records that are in the batch or damaged: all, unless their unpacked
-    bodies would be too much for one batch."""
+    """Number of the first records that are in the batch or damaged. It is less than their total if
+    the decompressed bodies exceed the limit of a batch."""
 
 
 def arrow_schema(columns: Sequence[str] = ()) -> "pa.Schema":
-    """Return the schema of batches with `columns`, all when none is named: the one Spark asks for.
+    """Return the schema of batches with `columns`, or with all columns if none is named.
 
     Raises:
-        UsageError: There is no such column.
+        UsageError: A column does not exist.
     """
     schema: pa.Schema = arrow.schema(
         [arrow.field(name, _TYPES[name]) for name in check_columns(columns)]
@@ -103,19 +103,19 @@ def build_rows(
     expected: ExpectedRecords | None = None,
     bytes_max: int = BATCH_BYTES_MAX,
 ) -> BuiltRows:
-    """Return records as a batch, and which of them are damaged.
+    """Return a batch of the records, and the damaged ones.
 
     Args:
-        view: Holds the records, anywhere. Not kept.
+        view: Buffer with the records. The batch does not refer to it.
         starts: Positions of the records in it.
-        sizes: Lengths of the records, together at most those of a batch.
+        sizes: Lengths of the records, in total at most the bytes of a batch.
         broker_name: Name of the broker of the records.
         columns: Names of the columns, in this order.
         expected: Facts that the records must state. None = any.
-        bytes_max: The batch ends before records and unpacked bodies become more.
+        bytes_max: Limit of records and decompressed bodies in the batch.
 
     Raises:
-        MissingPackage: A body is compressed in a way that needs the extra `compression`.
+        MissingPackage: A compressed body needs the extra `compression`.
     """
     starts, sizes = starts.astype(np.int64), sizes.astype(np.int64)
     found, damaged = find_records(view, starts, sizes, expected)
@@ -149,7 +149,7 @@ def _no_rows(columns: Sequence[str]) -> "pa.RecordBatch":
 
 
 class _Columns:
-    """Makes the columns of one batch, whose records are good."""
+    """Builder of the columns of one batch from valid records."""
 
     def __init__(
         self, found: ValidRecords, unpacked: Sequence[tuple[int, bytes]], broker_name: str
@@ -162,7 +162,7 @@ class _Columns:
         self._read: PropertyColumns | None = None
 
     def column(self, name: str) -> Any:
-        """Return one of them."""
+        """Return the column `name`."""
         headers = self._layout.headers
         if name in _NUMBERS:
             field, kind = _NUMBERS[name]
@@ -193,7 +193,7 @@ class _Columns:
         return self._with_offset_ids(found) if found.null_count else found
 
     def _with_offset_ids(self, found: Any) -> Any:
-        """Return the ids of messages, of those that were given none by their producer too."""
+        """Return message ids: unique keys of producers, else offset ids."""
         headers = self._layout.headers
         lacks = found.is_null()
         rows = np.flatnonzero(lacks.to_numpy(zero_copy_only=False))
@@ -222,7 +222,7 @@ class _Columns:
         return compute.replace_with_mask(stored, arrow.array(mask), unpacked)
 
     def _born_hosts(self) -> Any:
-        """Return where messages were sent from; few hosts send many."""
+        """Return the born hosts. Equal hosts share one text."""
         headers = self._layout.headers
         hosts = headers["born_host"]
         if hosts.dtype.itemsize == _HOST_BYTES:

@@ -1,4 +1,4 @@
-"""The columns that a message has, by the names that Spark shows (docs/reference/spark.md). Pure."""
+"""Names of the columns of messages in Spark (docs/reference/spark.md). Pure."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -28,10 +28,10 @@ COLUMNS: Final = (
 
 
 def check_columns(columns: Sequence[str]) -> Sequence[str]:
-    """Return the columns that are wanted: all when none is named.
+    """Return `columns`, or all columns if none is named.
 
     Raises:
-        UsageError: There is no such column, or it is named twice.
+        UsageError: A column does not exist, or stands twice.
     """
     for index, name in enumerate(columns):
         if name not in COLUMNS:

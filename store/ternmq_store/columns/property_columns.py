@@ -1,8 +1,8 @@
-"""The properties of many records at once, as Arrow columns.
+"""Arrow columns of the properties of many records.
 
-They are copied out of the records, one record's behind the other's, and the separators are found
-in them by numpy. Properties that are rare (a name twice, bytes that are no UTF-8) are first read
-and written again one record at a time, as `decode_properties` reads them; then they are as others.
+The properties of all records are copied to one buffer, in which numpy finds the separators. Records
+with rare properties (a name twice, bytes that are no UTF-8) are first normalised one by one by
+`decode_properties`.
 """
 
 from itertools import pairwise
@@ -20,17 +20,17 @@ from ternmq_store.columns.slices import find_broken_text, gather, parts_of, with
 _NAME_END: Final = 1
 _PAIR_END: Final = 2
 _CODES_MAX: Final = 48
-"""Most bits that can be summed up over all pairs that a record may have."""
+"""Most bits of a code whose sum over all pairs of a record is exact."""
 
 LIST_TYPE: Final = arrow.list_(arrow.field("element", arrow.string()))
 MAP_TYPE: Final = arrow.map_(arrow.string(), arrow.string())
 
 
 class PropertyColumns:
-    """The properties of records, row by row.
+    """Properties of records, row by row.
 
     Args:
-        data: Holds the records. Not kept.
+        data: Buffer with the records. This object does not refer to it.
         begins: Start of each record's properties in it.
         ends: End of each record's properties.
     """
@@ -56,7 +56,7 @@ class PropertyColumns:
         self._code_of = {name: code for code, name in enumerate(_plain(self._names))}
 
     def _find_pairs(self) -> None:
-        """Find where names begin, where they end and where values end, and whose they are."""
+        """Find the bounds of names and values, and the row of each pair."""
         data, begins, ends = self._data, self._bounds[:-1], self._bounds[1:]
         stops: Ints = np.flatnonzero(data == _PAIR_END)
         lacks_end = ends > begins
@@ -72,7 +72,7 @@ class PropertyColumns:
         separators: Ints = np.flatnonzero(data == _NAME_END)
         rows = np.repeat(np.arange(len(begins)), counts)
         if len(separators) != len(stops) or not _is_in(separators, starts, stops).all():
-            # Values with a separator in them, and pairs without name or value: they do not count.
+            # Values with a separator, and pairs without name or value, are ignored.
             separators = np.append(separators, len(data))
             separators = separators[np.searchsorted(separators[:-1], starts)]
             good = _is_in(separators, starts, stops)
@@ -82,7 +82,7 @@ class PropertyColumns:
         self._begins, self._separators, self._ends, self._row_of = starts, separators, stops, rows
 
     def _with_doubles(self) -> set[int]:
-        """Return the rows in which a name stands twice."""
+        """Return the rows with a repeated name."""
         if not len(self._codes):
             return set()
         if len(self._names) <= _CODES_MAX:
@@ -94,7 +94,7 @@ class PropertyColumns:
         return set((keys[1:][keys[1:] == keys[:-1]] // len(self._names)).tolist())
 
     def values(self, name: str) -> Any:
-        """Return one property of each row; null where it has none of that name."""
+        """Return the property `name` of each row; null = none."""
         code = self._code_of.get(name)
         if code is None:
             return arrow.nulls(self._rows, arrow.string())
@@ -110,14 +110,14 @@ class PropertyColumns:
         return with_nulls(gather(self._data.data, all_begins, all_ends, arrow.string()), is_there)
 
     def keys(self) -> Any:
-        """Return the keys of each row; an empty list where it has none."""
+        """Return the keys of each row; an empty list = none."""
         found = compute.split_pattern(self.values(names.KEYS), names.KEY_SEPARATOR)
         _, offsets = found.buffers()[:2]
         buffers = [None, offsets]
         return arrow.Array.from_buffers(LIST_TYPE, len(found), buffers, children=[found.values])
 
     def maps(self) -> Any:
-        """Return all properties of each row but those that are hidden."""
+        """Return all properties of each row, except hidden ones."""
         codes = self._codes
         pairs: slice | NDArray[np.bool_] = slice(None)
         left_out = [self._code_of[name] for name in names.HIDDEN if name in self._code_of]
@@ -143,7 +143,7 @@ def _is_in(separators: Ints, starts: Ints, stops: Ints) -> NDArray[np.bool_]:
 
 
 def _plain(dictionary: Any) -> list[str]:
-    """Return names as text; those that are none are never looked for."""
+    """Return names as texts. Names that are no UTF-8 are never requested."""
     data: Bytes
     data, bounds = parts_of(dictionary)
     whole, places = data.tobytes(), bounds.tolist()

@@ -1,4 +1,4 @@
-"""Presence of pyarrow, which comes with an extra; all else works without it."""
+"""Presence of pyarrow, which an extra installs."""
 
 from importlib.util import find_spec
 
@@ -12,10 +12,10 @@ def has_pyarrow() -> bool:
 
 
 def check_pyarrow() -> None:
-    """Refuse to go on without pyarrow: before modules that import it are imported.
+    """Check that pyarrow is installed. Call it before an import of modules that need pyarrow.
 
     Raises:
-        MissingPackage: It is not installed.
+        MissingPackage: pyarrow is not installed.
     """
     if not has_pyarrow():
         raise MissingPackage(

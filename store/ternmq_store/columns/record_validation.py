@@ -1,4 +1,4 @@
-"""Validation of records anywhere in a buffer, and decompression of their bodies."""
+"""Validation of records in a buffer, and decompression of their bodies."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -28,22 +28,22 @@ _HEAD: Final = header_type(0)
 
 
 class DamagedRow(NamedTuple):
-    """A record that is no row."""
+    """Damaged record, which has no row."""
 
     row: int
-    """Indices into the given records."""
+    """Index among the given records."""
 
     error: CorruptRecord
 
 
 class ExpectedRecords(NamedTuple):
-    """Facts that records must state of themselves, and the depth of the check."""
+    """Expected values in the headers of records, and the depth of the check."""
 
     places: Ints
     """Log offsets of the records."""
 
     numbers: Ints | None = None
-    """Queue offsets of the records. None = any, of any queue."""
+    """Queue offsets of the records. None = any offset of any queue."""
 
     queues: Sequence[tuple[bytes, int]] = ()
     """Topic and id of each queue."""
@@ -52,10 +52,10 @@ class ExpectedRecords(NamedTuple):
     """Index of each record's queue; None = the first."""
 
     is_sealed: bool = False
-    """True = the checksum of the whole record must be right; False = that of the body alone."""
+    """True = the checksum of the whole record must match; False = only that of the body."""
 
     def only(self, rows: Ints) -> "ExpectedRecords":
-        """Return the expectations of some of the records."""
+        """Return the expectations for the records `rows`."""
         return self._replace(
             places=self.places[rows],
             numbers=None if self.numbers is None else self.numbers[rows],
@@ -65,37 +65,37 @@ class ExpectedRecords(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ValidRecords:
-    """Records that are good, in the order in which they were given."""
+    """Valid records, in the given order."""
 
     view: bytes | memoryview
     layout: RecordLayout
     rows: Ints
-    """Indices into the given records."""
+    """Indices among the given records."""
 
     def only(self, keep: NDArray[np.bool_] | Ints) -> "ValidRecords":
-        """Return some of the records."""
+        """Return the records that `keep` selects."""
         some = {each.name: getattr(self.layout, each.name)[keep] for each in fields(RecordLayout)}
         return ValidRecords(self.view, RecordLayout(**some), self.rows[keep])
 
 
 @dataclass(frozen=True, slots=True)
 class UnpackedBodies:
-    """Compressed bodies of records, unpacked."""
+    """Decompressed bodies of records."""
 
     unpacked: Sequence[tuple[int, bytes]]
     """Bodies by row, ascending."""
 
     broken: Sequence[tuple[int, CorruptBody]]
-    """Rows whose body cannot be unpacked."""
+    """Rows with bodies that cannot be decompressed."""
 
     rows: int
-    """Count of the first rows that fit in the limit; at least one."""
+    """Number of the first rows within the limit, at least one."""
 
 
 def find_records(
     view: bytes | memoryview, starts: Ints, sizes: Ints, expected: ExpectedRecords | None
 ) -> tuple[ValidRecords | None, list[DamagedRow]]:
-    """Return the good records and those that are damaged, both as they were given.
+    """Return the valid records and the damaged ones, both in the given order.
 
     Args:
         view: Buffer with the records.
@@ -152,7 +152,7 @@ def _doubts(
 
 
 def _have_lost_sectors(found: ValidRecords, places: Ints) -> NDArray[np.bool_]:
-    """Return for each record whether its properties have a sector of zeros."""
+    """Return a mask of the records with a sector of zeros in their properties."""
     layout = found.layout
     lost = np.zeros(len(layout.starts), dtype=np.bool_)
     texts = gather(found.view, layout.properties, layout.ends)
@@ -165,7 +165,7 @@ def _have_lost_sectors(found: ValidRecords, places: Ints) -> NDArray[np.bool_]:
 
 
 def _are_of_place(found: ValidRecords, expected: ExpectedRecords) -> NDArray[np.bool_]:
-    """Return for each record whether it states the expected queue and number."""
+    """Return a mask of the records with the expected queue and offset."""
     layout, headers = found.layout, found.layout.headers
     which = expected.queue_of
     topics = [topic for topic, _ in expected.queues]
@@ -178,7 +178,7 @@ def _are_of_place(found: ValidRecords, expected: ExpectedRecords) -> NDArray[np.
 
 
 def _have_heads(view: bytes | memoryview, starts: Ints, sizes: Ints) -> NDArray[np.bool_]:
-    """Return for each record whether it lies in the buffer and states the expected length."""
+    """Return a mask of the records inside the buffer with the expected length."""
     good = (starts >= 0) & (sizes >= OVERHEAD_BYTES) & (starts + sizes <= len(view))
     if good.all() and len(good):
         headers = take_headers(view, starts, _HEAD)
@@ -191,7 +191,7 @@ def _have_heads(view: bytes | memoryview, starts: Ints, sizes: Ints) -> NDArray[
 def _look_at_each(
     view: bytes | memoryview, starts: Ints, sizes: Ints, places: Ints | None
 ) -> list[DamagedRow]:
-    """Return what is wrong with records, each looked at by itself; checksums are not."""
+    """Return the damage of each record, without a check of checksums."""
     damaged: list[DamagedRow] = []
     whole = memoryview(view)
     for row, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
@@ -216,7 +216,7 @@ def _place(row: int, starts: Ints, places: Ints | None) -> PhysicalOffset:
 
 
 def _have_right_bodies(view: bytes | memoryview, layout: RecordLayout) -> NDArray[np.bool_]:
-    """Return for each record whether its body has the checksum in its header."""
+    """Return a mask of the records whose body has the checksum of the header."""
     crcs = crc31_of_ranges(view, layout.bodies, layout.body_ends)
     good: NDArray[np.bool_] = crcs == layout.headers["body_crc"]
     good |= layout.bodies == layout.body_ends
@@ -224,14 +224,14 @@ def _have_right_bodies(view: bytes | memoryview, layout: RecordLayout) -> NDArra
 
 
 def unpack_bodies(found: ValidRecords, bytes_max: int) -> UnpackedBodies:
-    """Unpack compressed bodies until records and bodies reach the limit together.
+    """Decompress bodies until records and bodies together reach the limit.
 
     Args:
-        found: The records.
-        bytes_max: Limit of their bytes; the first record may be longer.
+        found: Valid records.
+        bytes_max: Limit in bytes; the first record may exceed it.
 
     Raises:
-        MissingPackage: A body is compressed in a way that needs the extra `compression`.
+        MissingPackage: A compressed body needs the extra `compression`.
     """
     layout, count = found.layout, len(found.rows)
     flags = layout.headers["sys_flag"].astype(np.int64)

@@ -1,7 +1,7 @@
 """Dispatch requests: the consume queue units and index keys of a batch of records.
 
-The append knows the batch's place in the log and leaves a request; a scan reads the batch back from
-the log. Units and keys depend on nothing but the records' bytes there, so both give the same.
+An append creates the request, since it knows the batch's offset in the log. A scan reads the batch
+from the log. Units and keys depend only on the bytes of the records, so both give equal results.
 
 Source: RocketMQ `CommitLog.checkMessageAndReturnSize`, `DispatchRequest`.
 """
@@ -24,27 +24,27 @@ from ternmq_store.queues.consume_queue_ext import ExtRows
 from ternmq_store.queues.units import Units, make_units
 
 BitMaps = Callable[[RecordBatch], Sequence[bytes]]
-"""Computes each record's bit map of filters that may match it; empty = nothing is known."""
+"""Function that returns each record's bit map of the filters that may match; empty = unknown."""
 
 
 def no_bit_maps(batch: RecordBatch) -> Sequence[bytes]:
-    """Return empty bit maps: no filter is known."""
+    """Return empty bit maps, for a broker without filters."""
     return [b""] * len(batch)
 
 
 class UnitRun(NamedTuple):
-    """Units that one queue gets."""
+    """New units of one queue."""
 
     queue: ConsumeQueue
     offsets: Ints
-    """The messages' queue offsets, in the order of the log."""
+    """Queue offsets of the messages, in the order of the log."""
     units: Units
     ext: ExtRows | None
     """Entries of the queue's extension file, if it has one."""
 
 
 class KeyRun(NamedTuple):
-    """Keys that the index gets."""
+    """New keys of the index."""
 
     keys: KeyRows
     offsets: Ints
@@ -53,7 +53,7 @@ class KeyRun(NamedTuple):
 
 
 class DispatchRequest(NamedTuple):
-    """Units and keys of the batch that was appended from `start` to `end`."""
+    """Units and keys of a batch appended from `start` to `end`."""
 
     start: PhysicalOffset
     end: PhysicalOffset
@@ -61,7 +61,7 @@ class DispatchRequest(NamedTuple):
     records: int
     units: Sequence[UnitRun]
     keys: KeyRun | None
-    """Index keys of the records; None when there is no index."""
+    """Index keys of the records; None = no index."""
 
 
 def dispatch_request_of(
@@ -76,7 +76,7 @@ def dispatch_request_of(
     keys: KeyRows | None = None,
     bit_maps: BitMaps | None = None,
 ) -> DispatchRequest:
-    """Return the request of a batch that was appended from `start` to `end`.
+    """Return the request of a batch appended from `start` to `end`.
 
     The other arguments are those of `unit_runs`; `keys` are those of the batch.
     """
@@ -106,11 +106,11 @@ def unit_runs(
 
     Args:
         batch: Records.
-        rows_of: Rows that each queue gets, without prepared and rolled back ones.
-        offsets: Every record's place in the log.
-        queue_offsets: And in its queue.
-        stored_at_ms: Its store time.
-        bit_maps: Computes the filter bit maps of messages; None = none are kept beside the units.
+        rows_of: Rows of each queue, without prepared and rolled back ones.
+        offsets: Log offset of each record.
+        queue_offsets: Queue offset of each record.
+        stored_at_ms: Store time of each record, Unix ms.
+        bit_maps: Function of the filter bit maps; None = no extension units.
     """
     ext = None if bit_maps is None else ExtRows(stored_at_ms, bit_maps(batch))
     units = make_units(offsets, batch.sizes, batch.tag_codes)
@@ -129,7 +129,7 @@ def unit_runs(
 
 
 def stored_units(batch: RecordBatch, topic: str, rows: Ints) -> Units:
-    """Return the units of one topic's records in a batch that was read back from the log."""
+    """Return the units of one topic's records in a batch read from the log."""
     headers = batch.headers
     units = make_units(
         headers["physical_offset"][rows].astype(np.int64), batch.sizes[rows], batch.tag_codes[rows]
@@ -141,7 +141,7 @@ def stored_units(batch: RecordBatch, topic: str, rows: Ints) -> Units:
 
 
 def _delivery_times(topic: str, batch: RecordBatch, rows: Ints, stored_at_ms: Ints) -> Ints:
-    """Return the delivery times that units of delayed and timed messages keep as tag codes."""
+    """Return the delivery times that units of delayed and timed messages have as tag codes."""
     ends = (batch.starts + batch.sizes).tolist()
     begins, times = batch.properties.tolist(), stored_at_ms.tolist()
     codes = [
@@ -165,7 +165,7 @@ def code_of(topic: str, properties: bytes, stored_at_ms: int) -> int:
 
 
 def join_keys(runs: Sequence[KeyRun]) -> KeyRun:
-    """Return the keys of batches that follow each other as those of one."""
+    """Join the keys of successive batches."""
     if len(runs) == 1:
         return runs[0]
     counts = np.array([len(run.offsets) for run in runs], dtype=np.int64)

@@ -1,7 +1,7 @@
-"""The dispatcher: follows the log and adds each record to its consume queue and to the index.
+"""Dispatcher: it follows the log and adds each record to its consume queue and to the index.
 
-There are two sources. The append leaves a dispatch request with units and keys already made; where
-there is none (after a restart, or when too many wait) the log is read. Both give the same bytes.
+Units and keys come from the dispatch request of the append. Without a request (after a restart, or
+when too many are waiting) the dispatcher reads the log. Both give the same bytes.
 
 Source: RocketMQ `ReputMessageService`, `CommitLogDispatcherBuildConsumeQueue`,
 `CommitLogDispatcherBuildIndex`.
@@ -39,26 +39,26 @@ from ternmq_store.queues.units import Units
 logger = logging.getLogger(__name__)
 
 REQUESTED_RECORDS_MAX: Final = 1 << 19
-"""Records that waiting requests may cover, about 100 bytes each; beyond, the log is read."""
+"""Most records of waiting requests, about 100 bytes each. For more records the log is read."""
 
 _REQUEST_RECORDS: Final = 16
-"""Cost of a request by itself, in records."""
+"""Cost of a request, in records."""
 
 _SCAN_RECORDS: Final = 4096
 
 Moved = dict[ConsumeQueue, list[Units]]
-"""New units by their queue."""
+"""New units of each queue."""
 
 
 class KeyIndex(Protocol):
-    """The index, as the dispatcher uses it."""
+    """Index of the dispatcher."""
 
     def put(self, keys: KeyRows, offsets: Ints, stored_at_ms: Ints, end: PhysicalOffset) -> None:
-        """Add keys of records, but for those that are indexed already."""
+        """Add keys of records that are not indexed yet."""
 
 
 class Arrival(NamedTuple):
-    """Messages of a queue became readable, up to and without `max_offset`."""
+    """New readable messages of a queue, up to `max_offset` (exclusive)."""
 
     topic: str
     queue_id: int
@@ -76,15 +76,15 @@ class DispatchResult(NamedTuple):
 
 
 class UndispatchedRange(NamedTuple):
-    """Part of the log that is neither in queues nor in the index yet."""
+    """Range of the log that is not dispatched to queues and index yet."""
 
     start: PhysicalOffset
     end: PhysicalOffset
     keys: KeyRows | None
-    """Keys of its records; None when it must be read."""
+    """Keys of the records; None = the range must be read."""
 
     offsets: Ints
-    """Log offsets of its records, when `keys` are known."""
+    """Log offsets of the records, if `keys` are known."""
 
 
 class LogDispatcher:
@@ -95,19 +95,18 @@ class LogDispatcher:
     Attributes:
         offset: Log offset below which all records are dispatched.
         stored_at_ms: Store time of the newest record dispatched.
-        index: The index that gets the records' keys; None = there is none.
+        index: Index of the records' keys; None = no index.
         dropped: Log offset of each deleted topic before which its records no longer count.
-        pads: True = a queue is padded up to a message whose predecessor it lacks; False = the
-            message is left out.
-        gaps: Count of runs with messages that were left out because of a gap.
-        scanned: Records that were read from the log because there was no request.
-        stopped_by: Error of the bytes at `offset` that ended a scan; None = there was none.
-        check_at: Returns the verification for a log that is not known to be good.
-        quarantine: Damaged ranges of the log, which a scan passes over.
-        bit_maps: Computes the filter bit maps of messages; None = none are kept beside the units.
+        pads: True = a queue is padded up to a message without a predecessor; False = the message is
+            left out.
+        gaps: Number of runs with messages that were left out because of a gap.
+        scanned: Number of records that were read from the log because there was no request.
+        stopped_by: Error of the bytes at `offset` that ended a scan; None = none.
+        check_at: Function that returns the verification of a log that may be damaged.
+        quarantine: Damaged ranges of the log. A scan skips them.
+        bit_maps: Function of the filter bit maps; None = no extension units.
         tells: True = a scan adds its records to queues and index.
-        doubts: True = a scan checks records that are said to be good, since another store wrote
-            them.
+        doubts: True = a scan checks trusted records too, since another store wrote them.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class LogDispatcher:
         self.doubts = False
 
     def add(self, request: DispatchRequest) -> None:
-        """Queue the request of a batch just appended; beyond the limit it is dropped."""
+        """Queue the request of an appended batch. Beyond the limit the request is dropped."""
         if self._requested < REQUESTED_RECORDS_MAX:
             self._requests.append(request)
             self._requested += request.records + _REQUEST_RECORDS
@@ -141,7 +140,7 @@ class LogDispatcher:
         self._requested -= self._requests.popleft().records + _REQUEST_RECORDS
 
     def go_back(self, offset: PhysicalOffset) -> None:
-        """Dispatch again from `offset` on: queues and index skip records that they have."""
+        """Dispatch again from `offset` on. Queues and index skip records that they have."""
         self.offset = max(min(self.offset, offset), self.log.start)
 
     def undispatched(self, end: PhysicalOffset) -> Sequence[UndispatchedRange]:
@@ -161,10 +160,10 @@ class LogDispatcher:
         return found
 
     def step(self, limit: PhysicalOffset, *, messages_max: int) -> DispatchResult:
-        """Dispatch up to `limit`, and about `messages_max` records at most.
+        """Dispatch up to `limit`, at most about `messages_max` records.
 
         Raises:
-            OSError: There was no space for units or keys. The step may be taken again.
+            OSError: There is no space for units or keys. The step may be repeated.
         """
         moved: Moved = {}
         count = 0
@@ -184,7 +183,7 @@ class LogDispatcher:
         return DispatchResult(_arrivals(moved), self.offset < limit and count >= messages_max)
 
     def _next_requests(self, limit: PhysicalOffset, records_max: int) -> Sequence[DispatchRequest]:
-        """Return requests that follow each other from `offset` on."""
+        """Return successive requests from `offset` on."""
         requests: list[DispatchRequest] = []
         offset, records = self.offset, 0
         for request in self._requests:
@@ -232,17 +231,17 @@ class LogDispatcher:
         """Read records of one file of the log and dispatch them.
 
         Args:
-            limit: End of the dispatch; a record that ends later is left.
-            moved: Gets the queues that have new units.
+            limit: End of the dispatch. A record that ends later is not read.
+            moved: Mapping to which the scan adds the new units of queues.
             records_max: Most records to read.
-            is_trusted: The records are known to be whole. Else they are checked, and the first bad
-                one is remembered in `stopped_by`.
+            is_trusted: True = the records are known to be whole. False = they are checked, and
+                `stopped_by` gets the error of the first bad one.
 
         Returns:
-            How many records were dispatched.
+            Number of dispatched records.
 
         Raises:
-            OSError: There was no space for units or keys; `offset` has not moved.
+            OSError: There is no space for units or keys. `offset` has not moved.
         """
         damaged_to = self.quarantine.end_at(self.offset)
         if damaged_to is not None:
@@ -281,7 +280,7 @@ class LogDispatcher:
         stops = [each.start for each in damage if offset < each.start < last][:1]
         if until is not None and until < last:
             stops.append(until)
-        # A stop is where a record begins; if that is not so, it must not hold up the scan.
+        # A stop should be the begin of a record. Another stop must not end the scan.
         for end, count in ((min([last, *stops]), records_max), (last, 1)):
             found = self.log.scan(offset, end, records_max=count, verify=verify)
             if not stops or found.batch is not None or found.is_blank or found.error is not None:
@@ -289,7 +288,7 @@ class LogDispatcher:
         return found
 
     def _dispatch(self, batch: RecordBatch, end: PhysicalOffset, moved: Moved) -> None:
-        """Add records that were read back to queues and index."""
+        """Add records read from the log to queues and index."""
         headers = batch.headers
         offsets = headers["physical_offset"].astype(np.int64)
         stored_at_ms = headers["stored_at_ms"].astype(np.int64)

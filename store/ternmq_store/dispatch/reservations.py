@@ -16,13 +16,14 @@ from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 
 _SET_BACK_MS: Final = 60_000
-"""A clock that is behind the newest record by more was set back."""
+"""Greatest distance of a clock behind the newest record, ms. A larger one means a clock set back.
+"""
 
 
 def store_time(now_ms: int, newest_at_ms: int) -> int:
-    """Return the store time of records: not before the newest one, unless the clock was set back.
+    """Return the store time of records: at least that of the newest one, except after a set-back.
 
-    Pure. A guard: the broker's clock runs slower and does not go back by less than that.
+    Pure. This is a second guard, since the broker's clock slows down in place of small steps back.
     """
     return newest_at_ms if now_ms < newest_at_ms <= now_ms + _SET_BACK_MS else now_ms
 
@@ -38,7 +39,7 @@ class Reservations:
         self._index = index
 
     def keys(self, batch: RecordBatch) -> KeyRows | None:
-        """Return the batch's keys, with room for them in the index; None when there is none.
+        """Return the batch's keys, after a reservation of space in the index; None = no index.
 
         Raises:
             StoreFull: The index has no space for more keys.
@@ -55,7 +56,7 @@ class Reservations:
         return keys
 
     def numbers(self, batch: RecordBatch) -> tuple[Ints, Sequence[tuple[ConsumeQueue, Ints]]]:
-        """Return every row's queue offset, and each queue with its rows; make room for their units.
+        """Return every row's queue offset, and each queue with its rows. Reserve space for units.
 
         Raises:
             StoreFull: A queue has no space for more units.

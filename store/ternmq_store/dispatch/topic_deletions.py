@@ -1,8 +1,9 @@
 """Deleted topics and the ends of their records in the log, in the side file `ternmq.deletions`.
 
-The log keeps a deleted topic's records until their file goes; no scan brings them back. One line
-for each topic: the physical offset before which its records count no more, a space, its name. The
-last line is a checksum, which versions before it pass over. RocketMQ ignores the file.
+The log has a deleted topic's records until their file is deleted, and no scan may bring them back.
+The file has a line for each topic: the physical offset before which its records no longer count, a
+space, and the name. The last line is a checksum, which earlier versions ignore. RocketMQ ignores
+the file.
 """
 
 import zlib
@@ -26,18 +27,18 @@ _CHECKSUM: Final = b"crc32 "
 def load_deletions(
     files: FileSystem, path: Path, tell: Callable[[str], None]
 ) -> dict[str, PhysicalOffset]:
-    """Return for each deleted topic before which offset its records count no more.
+    """Return the offset of each deleted topic before which its records no longer count.
 
-    When no generation is right, none is: a topic that comes back is better than a message that a
-    wrong offset hides.
+    Without a valid generation the result is empty: a topic that comes back is better than a message
+    hidden by a wrong offset.
 
     Args:
-        files: The file system.
-        path: The file.
-        tell: Gets the reason why a file that is there does not count.
+        files: File system of the store.
+        path: Path of the file.
+        tell: Function that receives the reason against an invalid file.
 
     Raises:
-        StateUnreadable: There is one, and it cannot be read.
+        StateUnreadable: The file exists and cannot be read.
     """
     try:
         return read_generations(files, path, decode_deletions) or {}
@@ -47,16 +48,16 @@ def load_deletions(
 
 
 def encode_deletions(deletions: Mapping[str, PhysicalOffset]) -> bytes:
-    """Return the file's bytes: a topic a line, in the end a checksum of the lines before it."""
+    """Return the file's bytes: a line for each topic, and a checksum of these lines."""
     text = "".join(f"{at} {topic}\n" for topic, at in deletions.items()).encode()
     return text + _CHECKSUM + f"{zlib.crc32(text):08x}\n".encode()
 
 
 def decode_deletions(data: bytes) -> dict[str, PhysicalOffset]:
-    """Return what the file says. One of a version before the checksum has none.
+    """Return the deletions in the file's bytes. Files of early versions have no checksum.
 
     Raises:
-        ValueError: The checksum is of other lines.
+        ValueError: The checksum does not match.
     """
     text, separator, checksum = data.rpartition(_CHECKSUM)
     if separator and checksum.strip() != f"{zlib.crc32(text):08x}".encode():
@@ -80,10 +81,10 @@ def _is_sound(line: str) -> bool:
 
 
 def save_deletions(files: FileSystem, path: Path, deletions: Mapping[str, PhysicalOffset]) -> None:
-    """Replace the file, durably: a crash leaves the old one or the new one.
+    """Replace the file durably. A crash leaves the old or the new file.
 
     Raises:
-        OSError: One of the two is there.
+        OSError: The write failed. The old or the new file exists.
     """
     replace_file(files, path, encode_deletions(deletions), in_both=True)
 
@@ -91,10 +92,10 @@ def save_deletions(files: FileSystem, path: Path, deletions: Mapping[str, Physic
 def note_deletions(
     files: FileSystem, root: Path, dispatcher: LogDispatcher, deleted: Mapping[str, PhysicalOffset]
 ) -> None:
-    """Note durably for topics the offsets before which their records no longer count.
+    """Store durably the offsets before which the records of topics no longer count.
 
     Raises:
-        StoreFull: There is no space; they count still.
+        StoreFull: There is no space. The records still count.
         OSError: The disk failed.
     """
     dropped = {**dispatcher.dropped, **deleted}
@@ -109,10 +110,10 @@ def note_deletions(
 def settle_deletions(
     files: FileSystem, root: Path, log: CommitLog, dispatcher: LogDispatcher
 ) -> None:
-    """Forget deletions of what is gone anyway, and those of records that were cut.
+    """Drop deletions of records that are deleted or cut off.
 
     Raises:
-        OSError: They are as before.
+        OSError: The write failed. The deletions are unchanged.
     """
     settled = {
         topic: min(offset, log.end)

@@ -1,1 +1,1 @@
-"""Queries beside the reads of a queue: by key, unique key, transaction, time and size."""
+"""Queries of a store by key, unique key, transaction, time and size."""

@@ -1,7 +1,7 @@
 """Search for messages by key: the index gives candidates, and their records decide.
 
-A search is made on the store's thread and holds plain values; it runs in any thread, beside
-everything else. What retention removes meanwhile is not found.
+The store's thread creates a search with plain values, and any thread runs it. Messages that
+retention deletes meanwhile are not found.
 
 Source: RocketMQ `DefaultMessageStore.queryMessage`.
 """
@@ -37,7 +37,7 @@ from ternmq_store.read.record_reader import RecordReader
 from ternmq_store.read.store_reads import StoreReads
 
 MATCHES_MAX: Final = 64
-"""Limit of messages of one search, as in RocketMQ."""
+"""Most messages of one search, as in RocketMQ."""
 
 UNKNOWN_CODE: Final = 1 << 62
 
@@ -46,24 +46,24 @@ _BYTES_MAX: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyQuery:
-    """A query by key."""
+    """Query by key."""
 
     topics: Sequence[str]
     key: str
-    """A message's unique key, or one of its keys."""
+    """Unique key of a message, or one of its keys."""
 
     begin_ms: int = 0
-    """The earliest store time."""
+    """Earliest store time, Unix ms."""
 
     end_ms: int = 1 << 62
-    """The latest."""
+    """Latest store time, Unix ms."""
 
     maximum: int = MATCHES_MAX
     is_unique: bool = False
-    """Only a unique key is meant."""
+    """True = only unique keys match."""
 
     def matches(self, record: Record, topic: str) -> bool:
-        """Return whether the record is one that is looked for."""
+        """Return whether the record matches the query."""
         if record.topic != topic.encode():
             return False
         if not self.begin_ms <= record.header.stored_at_ms <= self.end_ms:
@@ -81,10 +81,10 @@ class KeySearch:
     query: KeyQuery
     source: LogSource
     lookups: Sequence[tuple[str, PhysicalOffset, IndexLookup]]
-    """For each topic, before which offset its records count no more, and where to look."""
+    """Each topic with the offset before which its records no longer count, and its look-up."""
 
     def run(self) -> Sequence[bytes]:
-        """Return the newest records that match, oldest first: 4 MiB of them, or one longer.
+        """Return the newest matching records, oldest first: at most 4 MiB, or one longer record.
 
         Raises:
             OSError: The disk failed.
@@ -140,7 +140,7 @@ class KeySearches:
         return self._index is not None
 
     def by_key(self, query: KeyQuery) -> KeySearch:
-        """Return the search for messages that can be read; without an index it finds nothing."""
+        """Return the search for readable messages. Without an index it finds none."""
         index, dropped = self._index, self._dispatcher.dropped
         lookups: list[tuple[str, PhysicalOffset, IndexLookup]] = []
         if index is not None:
@@ -160,13 +160,13 @@ class KeySearches:
         start: PhysicalOffset = PhysicalOffset(0),  # noqa: B008
         end: PhysicalOffset,
     ) -> UniqueKeySearch:
-        """Return the look for records of a topic with these unique keys, indexed yet or not.
+        """Return the search for records of a topic with these unique keys, indexed yet or not.
 
         Args:
-            topic: What they are stored under.
-            keys: At most `UNIQUE_KEYS_MAX`.
-            start: Records before it do not count.
-            end: Records before it can be read from the log's files: confirmed ones or not.
+            topic: Topic in the records.
+            keys: Unique keys, at most `UNIQUE_KEYS_MAX`.
+            start: Log offset of the first record that counts.
+            end: End of the readable log, with unconfirmed records.
         """
         assert len(keys) <= UNIQUE_KEYS_MAX, "more are looked up in several goes"
         texts = [key.decode("utf-8", "replace") for key in keys]
@@ -186,16 +186,16 @@ class KeySearches:
         )
 
     def codes_at(self, topic: str, queue_id: int, offset: QueueOffset, count: int) -> Ints:
-        """Return what a queue keeps of messages besides their place: tag codes or delivery times.
+        """Return tag codes, or delivery times, of messages of a queue.
 
         Args:
-            topic: Whose.
-            queue_id: Of it.
-            offset: The first message; one that can be read, or the end.
-            count: How many at most; fewer at the end of a file of the queue.
+            topic: Topic of the queue.
+            queue_id: Id of the queue.
+            offset: Offset of the first message, readable or the end.
+            count: Most messages. A file of the queue may end earlier.
 
         Returns:
-            What cannot be found out is `UNKNOWN_CODE`: later than any time.
+            Codes; `UNKNOWN_CODE`, which is later than any time, for an unreadable unit.
         """
         queue = self._queues.find(topic, queue_id)
         if queue is None or not queue.min_offset <= offset < queue.end:
@@ -204,18 +204,18 @@ class KeySearches:
         return codes if is_known is None else np.where(is_known, codes, UNKNOWN_CODE)
 
     def places_at(self, topic: str, queue_id: int, offset: QueueOffset, count: int) -> Ints:
-        """Return where messages of a queue lie in the log, by their units; as `codes_at`."""
+        """Return the log offsets of messages of a queue. Arguments are those of `codes_at`."""
         return self.units_at(topic, queue_id, offset, count)["offset"].astype(np.int64)
 
     def units_at(self, topic: str, queue_id: int, offset: QueueOffset, count: int) -> Units:
-        """Return a copy of a queue's units; as `codes_at`."""
+        """Return a copy of units of a queue. Arguments are those of `codes_at`."""
         queue = self._queues.find(topic, queue_id)
         if queue is None or not queue.min_offset <= offset < queue.end:
             return np.zeros(0, dtype=UNIT)
         return queue.units(offset, count).copy()
 
     def place_of(self, topic: str, queue_id: int, offset: QueueOffset) -> PhysicalOffset | None:
-        """Return where a queue's message lies in the log, by its unit; None when it is gone."""
+        """Return the log offset of a queue's message by its unit; None = the message is gone."""
         queue = self._queues.find(topic, queue_id)
         if queue is None or not queue.min_offset <= offset < queue.end:
             return None
@@ -225,39 +225,39 @@ class KeySearches:
     def prepared(
         self, start: PhysicalOffset, transactions: Iterable[PhysicalOffset], *, skipped_topic: str
     ) -> PreparedSearch:
-        """Return the look through the log, from `start` on, for records of transactions."""
+        """Return the search of the log, from `start` on, for records of transactions."""
         return PreparedSearch(self._source(), start, transactions, skipped_topic=skipped_topic)
 
     def records_at(
         self, topic: str, queue_id: int, offsets: Sequence[int], *, bytes_max: int
     ) -> MultiGet:
-        """Return the read of single messages of a queue, which may lie far from each other.
+        """Return the read of single messages of a queue.
 
         Args:
-            topic: Whose.
-            queue_id: Of it.
-            offsets: Theirs, in any order.
-            bytes_max: After so many bytes no more is read; at least one message is.
+            topic: Topic of the queue.
+            queue_id: Id of the queue.
+            offsets: Offsets of the messages, in any order.
+            bytes_max: Bytes after which the read ends, with at least one message.
 
         Returns:
-            The read; `records_done` follows.
+            Read to run in any thread. Pass it to `records_done` afterwards.
         """
         queue, reads = self._queues.find(topic, queue_id), self._reads
         units = None if queue is None else reads.source_of(queue)
         return MultiGet(reads.source(), units, offsets, bytes_max=bytes_max)
 
     def records_done(self, read: MultiGet) -> None:
-        """Mend the units that a read found damaged."""
+        """Repair the units that a read found damaged."""
         queue = read.queue and self._queues.find(read.queue.topic, read.queue.queue_id)
         if queue is not None:
             self._reads.repair.repair(queue, read.repairs)
             self._reads.repair.note_searched(queue, read.searched)
 
     def first_from(self, topic: str, queue_id: int, place: PhysicalOffset) -> QueueOffset:
-        """Return the first message of a queue that lies at `place` of the log, or behind it.
+        """Return the offset of a queue's first message at log offset `place` or behind it.
 
         Returns:
-            The queue's end where there is none; 0 when there is no such queue.
+            Offset; the queue's end without such a message, and 0 without such a queue.
         """
         queue = self._queues.find(topic, queue_id)
         return QueueOffset(0) if queue is None else first_from(queue, place)
@@ -265,7 +265,7 @@ class KeySearches:
     def by_time(
         self, topic: str, queue_id: int, at_ms: int, boundary: BoundaryType
     ) -> TimeSearch | None:
-        """Return the search for a queue's offset at a time; None when there is no such queue."""
+        """Return the search for a queue's offset at a time; None = no such queue."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return None
@@ -275,7 +275,7 @@ class KeySearches:
     def size_of(
         self, topic: str, queue_id: int, begin: QueueOffset, end: QueueOffset, *, bytes_max: int
     ) -> QueueRangeSize:
-        """Return the measurement of a range of a queue; see `QueueRangeSize`."""
+        """Return the measurement of a range of a queue. See `QueueRangeSize`."""
         queue = self._queues.find(topic, queue_id)
         return QueueRangeSize(queue, begin, end, bytes_max=bytes_max)
 
@@ -283,7 +283,7 @@ class KeySearches:
         """Return the look-up of the store times of single messages.
 
         Args:
-            wanted: Topic, queue id and offsets; messages that can be read.
+            wanted: Topics, queue ids and offsets of readable messages.
         """
         queries: list[StoreTimeQuery | None] = []
         for topic, queue_id, offsets in wanted:

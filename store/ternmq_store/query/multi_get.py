@@ -1,4 +1,4 @@
-"""Reads of records anywhere in the log, many in one go, in another thread."""
+"""Reads of many records at any offsets of the log, in another thread."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -11,18 +11,18 @@ from ternmq_store.read.unit_search import QueueSource, UnitSearch, UnitSearchRes
 
 
 class MultiGet:
-    """One read; `run` may be called in any thread.
+    """Read of many records; `run` may be called in any thread.
 
     Args:
-        source: The log.
-        queue: The messages' queue; None when there is none.
-        numbers: Which messages to read.
-        bytes_max: After so many bytes no more is read.
+        source: Log of the records.
+        queue: Queue of the messages; None = no such queue.
+        numbers: Queue offsets of the messages.
+        bytes_max: Bytes after which the read ends.
 
     Attributes:
-        records: Of each message that was looked at, its record, or None when there is no good one.
-        repairs: Units that were damaged.
-        searched: Messages whose records were looked for.
+        records: Record of each read message; None = no valid record.
+        repairs: Damaged units with their repairs.
+        searched: Messages with a search of the log for their record.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class MultiGet:
         self.searched: Sequence[UnitSearchResult] = ()
 
     def run(self) -> None:
-        """Read.
+        """Read the records.
 
         Raises:
             OSError: The disk failed.

@@ -1,7 +1,7 @@
 """Search of the log for records of transactions.
 
-Their header's prepared offset is not indexed, so a range of the log is read through, a piece at a
-time, in any thread. Damage in it is stepped over as recovery does.
+The prepared offset of a header is not indexed, so the search reads a range of the log, piece by
+piece, in any thread. It skips damage like recovery.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from ternmq_store.read.log_source import LogSource
 
 
 class PreparedRecord(NamedTuple):
-    """A record of a transaction."""
+    """Record of a transaction."""
 
     prepared_offset: PhysicalOffset
     topic: str
@@ -34,14 +34,14 @@ class PreparedSearch:
     """Search of the log for records of transactions. `step` runs in one thread at a time.
 
     Args:
-        source: Where the log lies. Only what is dispatched is read.
-        start: Where a record begins.
-        transactions: The prepared offsets to look for.
-        skipped_topic: Its records are not looked for.
+        source: Log to search, up to the dispatched end.
+        start: Log offset of a record.
+        transactions: Prepared offsets to find.
+        skipped_topic: Topic whose records are ignored.
 
     Attributes:
-        at: How far it is.
-        found: What it found, in the order of the log.
+        at: Log offset behind the last searched record.
+        found: Found records, in the order of the log.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class PreparedSearch:
         self._skipped_topic = skipped_topic
 
     def step(self) -> bool:
-        """Read one piece; return whether there is more.
+        """Read one piece. Return whether there is more.
 
         Raises:
             OSError: The disk failed.
@@ -86,7 +86,7 @@ class PreparedSearch:
         matched = is_message | (prepared > 0)
         if not len(self._wanted) or not matched.any():
             return
-        # There may be a million of them, and few records are of any: `isin` would sort them anew.
+        # `isin` would sort the transactions, up to a million, for each piece.
         rows = np.flatnonzero(matched)
         places = np.searchsorted(self._wanted, prepared[rows])
         places[places == len(self._wanted)] = 0

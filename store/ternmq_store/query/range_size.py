@@ -1,6 +1,6 @@
-"""Size of the records in a range of a queue: added up from the queue's units.
+"""Size of the records in a range of a queue: the sum of the sizes in its units.
 
-A range may be long, so it is measured in goes, each bounded and in any thread.
+A range may be long, so the measurement has bounded steps, which any thread may run.
 """
 
 from contextlib import closing
@@ -15,22 +15,22 @@ from ternmq_store.queues.units import PADDING_SIZE
 
 _PIECE_UNITS: Final = 1 << 16
 _GO_PIECES: Final = 8
-"""Half a million messages in one go: some milliseconds."""
+"""Pieces of a step: half a million messages, some milliseconds."""
 
 
 class QueueRangeSize:
-    """Range of a queue, as the queue is now, and its known size. Made on the store's thread.
+    """Range of a queue and its size so far. Created on the store's thread.
 
     Args:
-        queue: The queue; None = one that was never written to.
-        begin: The first message; what the queue does not keep any more counts nothing.
-        end: Behind the last one; the queue's end at most.
-        bytes_max: The range ends with the message that reaches so many bytes; 0 = no limit.
+        queue: Queue; None = a queue without messages.
+        begin: Offset of the first message. Deleted messages have no size.
+        end: Offset behind the last message, at most the queue's end.
+        bytes_max: Limit; the range ends with the message that reaches it. 0 = no limit.
 
     Attributes:
-        end: Behind the last message that was counted.
-        bytes: Length of the records up to there.
-        is_done: Nothing is left to count.
+        end: Offset behind the last counted message.
+        bytes: Length of the counted records, bytes.
+        is_done: True = the whole range is counted.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class QueueRangeSize:
             self.is_done = self.end >= last
 
     def run(self) -> None:
-        """Count on, for one go. One thread at a time.
+        """Count one step. Only one thread may run it at a time.
 
         Raises:
             OSError: The disk failed.
@@ -72,7 +72,7 @@ class QueueRangeSize:
             self.bytes += int(sums[count - 1])
             self.is_done = True
         else:
-            # What retention has taken meanwhile counts nothing.
+            # Messages that retention deleted meanwhile have no size.
             self.bytes += total
         self.end = QueueOffset(self.end + count)
         self.is_done |= self.end >= units.end

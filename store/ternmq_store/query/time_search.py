@@ -1,6 +1,6 @@
-"""Search of a queue for its first message since a time, or its last up to it.
+"""Search of a queue for its first message from a time on, or its last message up to it.
 
-Store times rise along a queue, so the message is found by halving: some twenty records are read.
+Store times rise along a queue, so a bisection finds the message with about twenty reads of records.
 
 Source: RocketMQ `ConsumeQueue.getOffsetInQueueByTime`, `BoundaryType`.
 """
@@ -19,13 +19,13 @@ from ternmq_store.read.record_reader import RecordReader
 
 
 class BoundaryType(enum.Enum):
-    """Side of a time that is asked for."""
+    """Side of a time on which the message lies."""
 
     LOWER = "lower"
-    """The first message stored then or later; when all are older, what comes behind the last."""
+    """First message stored at the time or later; the queue's end if all are older."""
 
     UPPER = "upper"
-    """The last message stored then or earlier; when all are younger, the first."""
+    """Last message stored at the time or earlier; the first message if all are younger."""
 
 
 def _is_never_open(_place: int) -> bool:
@@ -40,16 +40,16 @@ def find_offset(
     time_of: Callable[[int], int | None],
     is_open: Callable[[int], bool] = _is_never_open,
 ) -> int:
-    """Return the message of `low` to `high`, without `high`, that `boundary` means; `low` if none.
+    """Return the offset that `boundary` selects from `low` to `high` - 1; `low` if there is none.
 
     Args:
-        low: The first message.
-        high: Behind the last.
-        at_ms: A time.
-        boundary: From which side.
-        time_of: Returns a message's store time, None for a place without a message.
-        is_open: Tells whether a place without a time may have what is looked for all the same: it
-            is not passed over then.
+        low: Offset of the first message.
+        high: Offset behind the last message.
+        at_ms: Time, Unix ms.
+        boundary: Side of the time.
+        time_of: Function that returns a message's store time; None = an offset without a message.
+        is_open: Function that returns whether an offset without a time may be the result: it is not
+            skipped then.
     """
     first, end = low, high
     while low < high:
@@ -78,7 +78,7 @@ def find_offset(
 
 
 StoreTimeQuery = tuple[UnitFiles, Sequence[QueueOffset]]
-"""Units of one queue, and the messages of it whose store times are looked up."""
+"""Units of one queue, and the offsets of its messages to look up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +90,10 @@ class TimeSearch:
     at_ms: int
     boundary: BoundaryType
     is_end: bool = False
-    """True if the result ends a range: messages without a known time belong before it."""
+    """True = the result is the end of a range: messages without a known time lie before it."""
 
     def run(self) -> QueueOffset:
-        """Return the message that is meant; what retention removes meanwhile counts as older.
+        """Return the offset. Messages that retention deletes meanwhile count as older.
 
         Raises:
             OSError: The disk failed.
@@ -107,14 +107,14 @@ class TimeSearch:
 
 @dataclass(frozen=True, slots=True)
 class StoreTimeLookup:
-    """The store times of single messages; `run` may be called in any thread."""
+    """Look-up of the store times of single messages; `run` may be called in any thread."""
 
     source: LogSource
     queries: Sequence[StoreTimeQuery | None]
-    """None for a queue that there is not."""
+    """Queries by queue; None = no such queue."""
 
     def run(self) -> list[list[int]]:
-        """Return for each query the store time of each message; 0 where there is none, or no more.
+        """Return the store times of the messages of each query; 0 = no such message.
 
         Raises:
             OSError: The disk failed.
@@ -141,9 +141,9 @@ class _Times:
         self._records.close()
 
     def of(self, offset: int) -> int | None:
-        """Return a message's store time; 0 when it is gone, None for a place without a message.
+        """Return a message's store time; 0 = it is deleted, None = an offset without a message.
 
-        A unit that is damaged tells of no message: nobody is led by the time of another record.
+        A damaged unit counts as an offset without a message, since it may lead to another record.
         """
         place = self._place(offset)
         if place is None or place >= self._source.end:
@@ -162,11 +162,11 @@ class _Times:
         return header.stored_at_ms if header is not None and is_right else None
 
     def is_damaged(self, offset: int) -> bool:
-        """Return whether a unit is no place without a message, although no record fits it."""
+        """Return whether the unit is damaged: it is not empty, and no record fits it."""
         return self._place(offset) is not None and self.of(offset) is None
 
     def _place(self, offset: int) -> int | None:
-        """Return where a unit says that its record begins; -1 when there is no unit any more."""
+        """Return the log offset in a unit; -1 = the unit is deleted."""
         units = self._units.units(QueueOffset(offset), 1)
         if not len(units):
             return -1

@@ -1,8 +1,8 @@
-"""Search for messages that are stored already, by their unique keys.
+"""Search for stored messages by their unique keys.
 
-For producers that send again what they had no answer to: what is appended counts, indexed or not.
-First come records that wait for the index, with the keys of their dispatch requests or read from
-the log; then the index.
+The search serves producers that repeat messages without an answer, so all appended records count,
+indexed or not. It first tests records that are not dispatched yet, by the keys of their requests or
+from the log, and then the index.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.record_reader import RecordReader
 
 UNIQUE_KEYS_MAX: Final = 64
-"""No more are looked up at once."""
+"""Most keys of one search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +34,21 @@ class UniqueKeySearch:
     topic: str
     keys: Sequence[str]
     floor: PhysicalOffset
-    """Records of the topic before it count no more."""
+    """Log offset before which records of the topic no longer count."""
 
     source: LogSource
     undispatched: Sequence[UndispatchedRange]
-    """In the order of the log."""
+    """Undispatched ranges, in the order of the log."""
 
     lookup: IndexLookup | None
-    """For hashes in the order of `keys`."""
+    """Look-up of the hashes, in the order of `keys`; None = no index."""
 
     hashes: Sequence[int]
     accepts: Callable[[Mapping[str, str]], bool] = lambda _properties: True
-    """Tells by its properties whether a record with one of the keys is looked for."""
+    """Function of the properties that returns whether a record with one of the keys counts."""
 
     def run(self) -> dict[str, RecordHeader]:
-        """Return the header of the newest record of each key that there is.
+        """Return the header of the newest record of each existing key.
 
         Raises:
             OSError: The disk failed.
@@ -69,7 +69,7 @@ class UniqueKeySearch:
         found: dict[str, RecordHeader],
         only: str = "",
     ) -> None:
-        """Read records, the newest first, until every key is found, or `only` that one."""
+        """Read records, newest first, until every key is found, or the key `only`."""
         for offset in offsets:
             read = reader.read(offset) if offset >= self.floor else None
             if read is not None and read.record.topic == self.topic.encode():
@@ -81,7 +81,7 @@ class UniqueKeySearch:
                 return
 
     def _undispatched_offsets(self) -> Iterator[PhysicalOffset]:
-        """Yield where undispatched records with one of the hashes lie, the oldest first."""
+        """Yield the log offsets of undispatched records with one of the hashes, oldest first."""
         for waiting in self.undispatched:
             if waiting.keys is not None:
                 yield from self._matches(waiting.keys, waiting.offsets)

@@ -1,4 +1,4 @@
-"""Copy of another replica's log: a slave extends its log by bytes of its master."""
+"""Copy of another replica's log: a slave appends bytes of its master."""
 
 import logging
 from collections.abc import Callable
@@ -19,12 +19,12 @@ class LogCopy:
     """Appender of pieces of another replica's log. Owned by `MessageStore`, on the store's thread.
 
     Args:
-        log: What grows.
-        session: What is noted of it.
-        is_noting: Tells whether the notes may be being written in another thread.
+        log: Log to append to.
+        session: Session of the directory, with the notes on the log.
+        is_noting: Function that returns whether another thread may be writing the notes.
 
     Attributes:
-        stored_at_ms: Store time of the newest record that was taken over; 0 before the first.
+        stored_at_ms: Store time of the newest copied record, Unix ms; 0 = none.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class LogCopy:
         self.stored_at_ms = 0
 
     def take(self, data: bytes, at: PhysicalOffset, *, is_checksummed: bool, damage: str) -> None:
-        """Append a piece, as `MessageStore.append_replicated` says.
+        """Append a piece. See `MessageStore.append_replicated`.
 
         Raises:
-            CorruptRecord: It is none, or it does not fit.
-            BrokerBusy: Its file, or the notes, are being written; try again.
+            CorruptRecord: The bytes are no records, or do not fit at `at`.
+            BrokerBusy: The file or the notes are being written. Try again.
             StoreFull: There is no space.
             OSError: The disk failed.
         """
@@ -58,10 +58,9 @@ class LogCopy:
             session.quarantine.add(at, log.end, damage)
 
     def pass_over(self, dispatcher: LogDispatcher) -> None:
-        """Quarantine the record that stopped `dispatcher`: its bytes came damaged.
+        """Quarantine the record that stopped `dispatcher`: its bytes are damaged at the source too.
 
-        The other replica's log has the same. That its size is right was seen when it was taken
-        over, so that the next one begins behind it.
+        The size of the record was checked when it was copied, so the next record begins behind it.
         """
         error, dispatcher.stopped_by = dispatcher.stopped_by, None
         assert error is not None, "it is not stopped"

@@ -1,7 +1,7 @@
 """Feed of the log's bytes for other replicas.
 
-What is in memory is copied from the map at once. What is not is read by a task, for another thread:
-a page fault in the map would stop everything else for as long as the disk takes.
+Bytes in memory are copied from the map at once. A task for another thread reads other bytes: a page
+fault in the map would stop the event loop for the time of the disk.
 """
 
 import logging
@@ -27,7 +27,7 @@ from ternmq_store.replication.log_slice import LogSlice, take_records
 logger = logging.getLogger(__name__)
 
 _WINDOW_BYTES: Final = 8 << 20
-"""Bytes that one search for the next record behind damage covers."""
+"""Bytes of one search for the next record behind damage."""
 
 _PIECE_BYTES: Final = 1 << 20
 
@@ -47,19 +47,19 @@ class _Extent:
 
 @dataclass(slots=True)
 class ColdSlice:
-    """The reading of a slice that is not in memory. `run` may be called in any thread."""
+    """Read of a slice outside the memory. `run` may be called in any thread."""
 
     files: FileSystem
     folder: Path
     extent: _Extent
     found: LogSlice | None = None
-    """The slice; None when the file was deleted meanwhile."""
+    """Slice; None = the file was deleted meanwhile."""
 
     bad: DamagedRange | None = None
-    """Damage that was not known before."""
+    """New damage; None = none."""
 
     def run(self) -> None:
-        """Read.
+        """Read the slice.
 
         Raises:
             OSError: The disk failed.
@@ -101,7 +101,7 @@ class ColdSlice:
 
 @dataclass(frozen=True, slots=True)
 class LogChecksum:
-    """The CRC-32 of a range of the log: a task for any thread."""
+    """CRC-32 of a range of the log: a task for any thread."""
 
     files: FileSystem
     folder: Path
@@ -110,10 +110,10 @@ class LogChecksum:
     end: PhysicalOffset
 
     def run(self) -> int:
-        """Return it.
+        """Return the CRC-32.
 
         Raises:
-            FileNotFoundError: A part of it was deleted meanwhile.
+            FileNotFoundError: A part of the range was deleted meanwhile.
             OSError: The disk failed.
         """
         crc, at = 0, int(self.start)
@@ -133,7 +133,7 @@ class LogChecksum:
 class LogFeed:
     """Feed of one log from any offset on, for replicas. Owned by `MessageStore`.
 
-    Used on the store's thread. It keeps nothing: whoever follows knows where he is.
+    Used on the store's thread. The feed has no state: each follower knows its own offset.
     """
 
     def __init__(
@@ -146,23 +146,22 @@ class LogFeed:
 
     @property
     def end(self) -> PhysicalOffset:
-        """Offset up to which the log is appended, on the disk or not."""
+        """End of the appended log, on the disk or not."""
         return self._log.committed
 
     def slice(self, start: PhysicalOffset, bytes_max: int) -> LogSlice | ColdSlice | None:
         """Return the bytes of the log from `start` on.
 
         Args:
-            start: Where a slice ended, or a record begins.
-            bytes_max: How many bytes at most, unless the first record alone is longer, or what
-                follows it: a blank record with all that it covers.
+            start: End of a slice, or begin of a record.
+            bytes_max: Most bytes, except for a single longer record, or a blank record with the
+                bytes behind it.
 
         Returns:
-            The bytes; or what is to be run in another thread, and then given to `finish`; or None
-            when nothing follows yet.
+            Slice; or a task for another thread, to be passed to `finish`; None = no bytes yet.
 
         Raises:
-            InvalidParameter: `start` does not lie in the log.
+            InvalidParameter: `start` lies outside the log.
         """
         end = self.end
         if not self._log.start <= start <= end:
@@ -209,10 +208,10 @@ class LogFeed:
         return LogSlice(start, data, extent.is_checksummed, extent.damage)
 
     def finish(self, cold: ColdSlice) -> LogSlice | None:
-        """Return what a task has read; None when its file was deleted meanwhile.
+        """Return the slice of a task; None = its file was deleted meanwhile.
 
-        Bytes that are no record go as damaged. Nothing is concluded from that here: perhaps whoever
-        follows has named a place where none begins.
+        Bytes that are no record are sent as damaged. They are not quarantined here: the follower
+        may have named an offset at which no record begins.
         """
         if cold.bad is not None:
             logger.warning("no record to pass on start=%d end=%d reason=%r", *astuple(cold.bad))
@@ -222,7 +221,7 @@ class LogFeed:
         """Return the task of computing the CRC-32 of the log from `start` to `end`.
 
         Raises:
-            InvalidParameter: That is not a part of the log.
+            InvalidParameter: The range lies outside the log.
         """
         if not self._log.start <= start <= end <= self.end:
             what = f"{start} to {end} is not a part of the log, {self._log.start} to {self.end}"

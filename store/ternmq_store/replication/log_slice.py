@@ -1,8 +1,8 @@
-"""Pieces of a log that go from one replica to another: where they end, and whether they fit. Pure.
+"""Slices of a log for replicas: their ends and their checks. Pure.
 
-Logs of replicas are the same byte for byte, so a piece holds whole records as they lie in the log,
-with the blank record that ends a file and everything behind it. It never crosses a file's end. What
-of a log is known to be damaged goes as it is, in pieces that end anywhere.
+Logs of replicas are equal byte for byte. So a slice has whole records in the form of the log, with
+the blank record at the end of a file and the bytes behind it. A slice never crosses the end of a
+file. Known damage is sent unchanged, in slices with any end.
 """
 
 from collections.abc import Callable
@@ -30,41 +30,41 @@ from ternmq_model.record.scanner import follow_lengths
 _MANY: Final = 1 << 62
 
 Reader = Callable[[int, int], memoryview]
-"""Returns so many bytes of a log from an offset on; fewer where its file ends."""
+"""Function of an offset and a length that returns bytes of a log; fewer at the end of a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSlice:
-    """Bytes of a log, as they lie there."""
+    """Bytes of a log."""
 
     start: PhysicalOffset
     data: bytes
-    """At least one."""
+    """Bytes, at least one."""
 
     is_checksummed: bool
-    """Every record has a checksum of the whole: where `start` lies it is enforced."""
+    """True = every record must have a checksum of the whole record."""
 
     damage: str = ""
-    """Empty = whole records. Else what is wrong with these bytes, whose extent means nothing."""
+    """Damage of the bytes, which end anywhere; empty = whole records."""
 
     @property
     def end(self) -> PhysicalOffset:
-        """Start of the next one."""
+        """Begin of the next slice."""
         return PhysicalOffset(self.start + len(self.data))
 
 
 def take_records(
     read: Reader, at: PhysicalOffset, stop: int, *, file_end: int, bytes_max: int
 ) -> bytes | None:
-    """Return whole records of a log from `at` on; None when none lies there.
+    """Return whole records of a log from `at` on; None = no record begins at `at`.
 
     Args:
-        read: Reads the log.
-        at: Where a record begins, before `stop`.
-        stop: Nothing behind it is taken; at most `file_end`.
-        file_end: Where the file ends that holds `at`.
-        bytes_max: How much to take at most, unless the first record alone is longer, or the rest
-            of the file is, which a blank record ends.
+        read: Reader of the log.
+        at: Begin of a record, before `stop`.
+        stop: End of the slice at most; not above `file_end`.
+        file_end: End of the file with `at`.
+        bytes_max: Most bytes, except for a single longer record, or the rest of a file behind a
+            blank record.
     """
     part = read(at, min(bytes_max, stop - at))
     _, taken, _ = follow_lengths(part, 0, len(part), _MANY)
@@ -81,21 +81,21 @@ def take_records(
 
 
 def check_piece(data: bytes, at: PhysicalOffset, *, file_end: int) -> int:
-    """Refuse bytes that are not whole records which lie at `at`.
+    """Check that bytes are whole records for the offset `at`.
 
-    Sizes must add up and every record must say that it lies where it will: that costs little. What
-    the records hold is checked where they are read.
+    The check covers the sizes and the physical offset in every record, at a low cost. Reads check
+    the contents of records.
 
     Args:
-        data: The piece.
-        at: Where it belongs.
-        file_end: Where the file ends that holds `at`.
+        data: Bytes of a slice.
+        at: Log offset of the slice.
+        file_end: End of the file with `at`.
 
     Returns:
-        The store time of the newest record; 0 when there is only a blank one.
+        Store time of the newest record, Unix ms; 0 for a blank record only.
 
     Raises:
-        CorruptRecord: Tells what does not fit.
+        CorruptRecord: The bytes do not fit. The error has the reason.
     """
     if not data or at + len(data) > file_end:
         raise CorruptRecord(at, f"a piece of {len(data)} bytes does not fit into the file")
@@ -121,7 +121,7 @@ def check_piece(data: bytes, at: PhysicalOffset, *, file_end: int) -> int:
 
 
 def _follow(view: memoryview) -> tuple[Ints, int]:
-    """Return where the records of a piece begin and where the last one ends."""
+    """Return the begins of the records in a piece, and the end of the last one."""
     starts: list[int] = []
     end, is_stopped = 0, False
     while end < len(view) and not is_stopped:

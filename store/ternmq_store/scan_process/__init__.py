@@ -1,1 +1,1 @@
-"""The process that scans for a broker: reads a store's directory, writes Arrow bytes to a pipe."""
+"""Scanning process of a broker: it reads a store's directory and writes Arrow bytes to a pipe."""

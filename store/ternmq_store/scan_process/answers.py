@@ -71,7 +71,7 @@ def answers(files: FileSystem) -> ScanAnswers:
 
 
 def _told(steps: Iterator[ScanAnswer]) -> Iterator[ScanAnswer]:
-    """Yield `steps`, and a refusal where they end by an error."""
+    """Yield `steps`, and a refusal after an error."""
     try:
         yield from steps
     except RangeGone as error:

@@ -1,7 +1,8 @@
-"""The process itself: `python -m ternmq_store.scan_process.child`, spawned by a broker.
+"""Main module of the scanning process: `python -m ternmq_store.scan_process.child`.
 
-It answers requests that come by its standard input, one after the other, and ends when that does.
-A broker that is killed closes it too. It never writes to the store's directory.
+A broker spawns the process. The process answers requests from its standard input, one after the
+other, and ends at the end of the input, also after a kill of the broker. It never writes to the
+store's directory.
 """
 
 import fcntl
@@ -25,7 +26,7 @@ from ternmq_store.scan_process.frames import (
 )
 
 NICENESS: Final = 10
-"""Sends come first."""
+"""Niceness of the process, so that sends of the broker take precedence."""
 
 _PIPE_BYTES: Final = 1 << 20
 _READ_BYTES: Final = 1 << 16
@@ -37,11 +38,11 @@ class _BrokerGone(Exception):
 
 
 class Pipes:
-    """The two pipes to the broker. Owned by this process.
+    """Pipes to the broker. Owned by this process.
 
     Args:
-        input_fd: Requests come by it.
-        output_fd: Answers go by it.
+        input_fd: Descriptor of the requests.
+        output_fd: Descriptor of the answers.
     """
 
     def __init__(self, input_fd: int, output_fd: int) -> None:
@@ -56,17 +57,17 @@ class Pipes:
         """Wait for a request and return it with its number.
 
         Raises:
-            _BrokerGone: There is none any more.
+            _BrokerGone: The input has ended.
         """
         while not self._requests:
             self._receive()
         return self._requests.pop(0)
 
     def is_stopped(self, request_id: int) -> bool:
-        """Return whether the scan of a request was stopped. Does not wait.
+        """Return whether the broker stopped the scan of a request. Does not wait.
 
         Raises:
-            _BrokerGone: Nobody wants anything.
+            _BrokerGone: The input has ended.
         """
         while select.select([self._input], [], [], 0)[0]:
             self._receive()
@@ -76,7 +77,7 @@ class Pipes:
         """Write a part of an answer, waiting while the broker's reader is slow.
 
         Raises:
-            _BrokerGone: Nobody reads it.
+            _BrokerGone: The output is closed.
         """
         kind, payload, next_offset, damaged, rows = answer
         header = FrameHeader(kind, request_id, len(payload), next_offset, damaged, rows)
@@ -106,7 +107,7 @@ class Pipes:
 
 
 def serve(pipes: Pipes, answer: ScanAnswers) -> None:
-    """Answer requests until the broker is gone."""
+    """Answer requests until the end of the input."""
     with suppress(_BrokerGone):
         while True:
             request_id, request = pipes.next_request()
@@ -127,7 +128,7 @@ def main(answers: Callable[[], ScanAnswers]) -> None:
     """Run the process.
 
     Args:
-        answers: Returns what answers requests; may take its time.
+        answers: Function that returns the function of answers. It may take long.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the broker, which then ends this one
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
@@ -139,7 +140,7 @@ def main(answers: Callable[[], ScanAnswers]) -> None:
 
 
 def _from_the_disk() -> ScanAnswers:
-    """Return what answers from the disk: only now is Arrow loaded."""
+    """Return the function of answers from the disk. This call imports Arrow."""
     from ternmq_store.disk.filesystem import RealFileSystem
     from ternmq_store.scan_process.answers import answers
 

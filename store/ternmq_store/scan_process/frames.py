@@ -1,9 +1,8 @@
 """Frames between a scanning process and its broker. Pure.
 
-A frame is a header of fixed length and a payload. The broker sends scan requests (JSON); the
-process answers each with the schema, then record batches and words on how far it is, and an end. A
-payload need not be looked at to be passed on, nor be there as a whole: `FrameReader` gives it out
-piece by piece as it comes.
+A frame is a header of fixed length and a payload. The broker sends scan requests (JSON). The
+process answers each with the schema, with record batches and progress, and with an end. The broker
+passes payloads on without parsing: `FrameReader` yields a payload piece by piece.
 """
 
 import enum
@@ -23,37 +22,38 @@ class FrameKind(enum.IntEnum):
     """Kind of a frame."""
 
     REQUEST = 1
-    """To the process: scan this range."""
+    """Request to the process to scan a range."""
 
     STOP = 2
-    """To the process: nobody wants the rest of that range."""
+    """Request to the process to stop the scan of a range."""
 
     SCHEMA = 3
-    """The first part of an Arrow stream. Begins every answer that is not refused at once."""
+    """Schema of the Arrow stream: the first frame of every answer that is not refused at once."""
 
     BATCH = 4
-    """A record batch of the stream."""
+    """Record batch of the stream."""
 
     PROGRESS = 5
-    """No payload: so far everything was looked at."""
+    """Progress of the scan up to `next_offset`, without payload."""
 
     END = 6
-    """The range is over: the end of the stream, or nothing when it is so by `ScanRefusal`."""
+    """End of the range: the end of the Arrow stream, or no payload after a refusal."""
 
     REFUSAL = 7
-    """Reason why the scan ends before the range does; `END` follows."""
+    """Reason of an early end of the scan. `END` follows."""
 
 
 class FrameHeader(NamedTuple):
-    """The fixed part of a frame."""
+    """Header of a frame."""
 
     kind: FrameKind
     request_id: int
-    """The number of the request: what is left of an earlier one is told apart by it."""
+    """Number of the request. Late frames of an earlier request have another number."""
 
     payload_bytes: int = 0
     next_offset: int = 0
-    """Messages before it were looked at, and are in this batch or an earlier one if wanted."""
+    """Offset behind the last tested message. Matching messages before it are in the batches so far.
+    """
 
     damaged: int = 0
     rows: int = 0
@@ -61,20 +61,20 @@ class FrameHeader(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScanRequest:
-    """A range of a queue that is to be scanned, and what of it is wanted."""
+    """Range of a queue to scan, and the conditions and columns of the scan."""
 
     root: str
-    """The store's directory."""
+    """Directory of the store."""
 
     broker_name: str
     topic: str
     queue_id: int
     begin_offset: int
     end_offset: int
-    """At most the end of what can be read of the queue."""
+    """End of the range, at most the end of the readable queue."""
 
     log_end: int
-    """The confirm offset: nothing above it is looked at."""
+    """Confirm offset of the log. Records above it are not read."""
 
     expression_type: str
     expression: str
@@ -86,15 +86,15 @@ class ScanRequest:
     batch_bytes_max: int
     skips_damaged: bool
     may_map: bool
-    """The log's files may be mapped: a disk that fails beneath a map ends the process."""
+    """True = the log's files may be mapped. A disk error under a map kills the process."""
 
     def to_bytes(self) -> bytes:
-        """Return it as a payload."""
+        """Return the payload."""
         return json.dumps(asdict(self), ensure_ascii=False).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "ScanRequest":
-        """Return what `to_bytes` wrote."""
+        """Return the object in a payload."""
         fields = json.loads(data)
         return cls(**fields | {name: tuple(fields[name]) for name in ("keys", "columns")})
 
@@ -107,39 +107,39 @@ class ScanRefusal:
     remark: str
 
     def to_bytes(self) -> bytes:
-        """Return it as a payload."""
+        """Return the payload."""
         return json.dumps([int(self.code), self.remark]).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "ScanRefusal":
-        """Return what `to_bytes` wrote."""
+        """Return the object in a payload."""
         code, remark = json.loads(data)
         return cls(ResponseCode(code), remark)
 
 
 def header_bytes(header: FrameHeader) -> bytes:
-    """Return a header as it is written."""
+    """Return the bytes of a header."""
     kind, request_id, payload_bytes, next_offset, damaged, rows = header
     return _HEADER.pack(kind, payload_bytes, request_id, next_offset, damaged, rows)
 
 
 def frame_bytes(kind: FrameKind, request_id: int, payload: bytes = b"") -> bytes:
-    """Return a short frame."""
+    """Return the bytes of a short frame."""
     return header_bytes(FrameHeader(kind, request_id, len(payload))) + payload
 
 
 def parse_header(data: bytes) -> FrameHeader:
-    """Return the header that `data` is.
+    """Return the header in `data`.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The bytes are no header.
     """
     kind, payload_bytes, request_id, next_offset, damaged, rows = _HEADER.unpack(data)
     return FrameHeader(FrameKind(kind), request_id, payload_bytes, next_offset, damaged, rows)
 
 
 class FramePart(NamedTuple):
-    """A part of a frame's payload, or the whole of an empty one."""
+    """Part of a frame's payload; an empty payload is one part."""
 
     header: FrameHeader
     data: bytes
@@ -155,10 +155,10 @@ class FrameReader:
         self._left = 0
 
     def feed(self, data: bytes) -> Iterator[FramePart]:
-        """Yield the parts of frames in `data`, which follows the data before; use up the iterator.
+        """Yield the parts of frames in `data`, the next bytes of the stream. Exhaust the iterator.
 
         Raises:
-            ValueError: That is no frame.
+            ValueError: The bytes are no frame.
         """
         at = 0
         while at < len(data):
@@ -184,7 +184,7 @@ class FrameReader:
 
 
 class ScanAnswer(NamedTuple):
-    """A part of the answer to a scan request; `payload` is bytes, or something like that."""
+    """Part of the answer to a scan request. `payload` is a buffer of bytes."""
 
     kind: FrameKind
     payload: "bytes | memoryview" = b""
@@ -194,4 +194,4 @@ class ScanAnswer(NamedTuple):
 
 
 ScanAnswers = Callable[[ScanRequest], Iterator[ScanAnswer]]
-"""Answers a request: gives out the schema, batches and progress, and the end or a refusal."""
+"""Function that yields the answer to a request: schema, batches and progress, end or refusal."""
