@@ -1,8 +1,8 @@
 """Cold reads: verified plain reads of messages that are not in memory, in another thread.
 
-A page fault in the map would stop everything else for as long as the disk takes. What comes from
-the disk may be damaged, so every record is checked before it is served, and what was checked counts
-as in memory afterwards.
+A page fault in the map would block the store's thread for as long as the disk takes. Bytes from the
+disk may be damaged, so every record is checked before it is served; a checked range counts as in
+memory afterwards.
 """
 
 from bisect import bisect_right
@@ -51,16 +51,16 @@ from ternmq_store.read.record_reader import WRONG_SIZE, check_one
 from ternmq_store.read.unit_search import QueueSource, UnitSearch, UnitSearchResult, units_in
 
 CHUNK_BYTES: Final = 512 << 10
-"""Bytes of the log read in one go when a reader wants enough of them: to verify them takes 2 ms."""
+"""Bytes of the log that a dense read verifies in one go, which takes 2 ms."""
 
 _DENSE: Final = 16
-"""A read is dense when at least one byte of so many is asked for."""
+"""A read is dense when it requests at least one byte of so many."""
 
 _GAP_BYTES_MAX: Final = 16 << 10
-"""Records with no more between them are read in one go."""
+"""Gap between two records up to which they are read in one go."""
 
 Seen = tuple[Ints, Units]
-"""Numbers of messages in their queue, and the units that they must have."""
+"""Queue offsets of messages, and their right units."""
 
 _RECORDS_MAX: Final = 1 << 16
 _PLACES_MAX: Final = 1_000
@@ -75,32 +75,32 @@ class BadRecord(NamedTuple):
 
     reason: str
     number: int
-    """In its queue."""
+    """Queue offset of the message."""
 
     is_there: bool
-    """The message's record of that length did begin there; else the unit may be wrong."""
+    """True if the message's record of that size begins there; else the unit may be wrong."""
 
 
 class DanglingUnits:
     """First thousand dangling units that readers met since the opening. Owned by `StoreReads`.
 
-    No end of damage is known there, so it is no damaged range; a wrong unit may be all.
+    The end of the damage is unknown, so no damaged range is noted: perhaps only a unit is wrong.
     """
 
     def __init__(self) -> None:
         self._places: dict[PhysicalOffset, BadRecord] = {}
 
     def add(self, bad: BadRecord) -> None:
-        """Record a place."""
+        """Record a dangling unit."""
         if len(self._places) < _PLACES_MAX:
             self._places.setdefault(bad.start, bad)
 
     def ranges(self, start: PhysicalOffset, file_bytes: int) -> Sequence[DamagedRange]:
-        """Return them in the order of the log, as their units have them, each with its file.
+        """Return the ranges at or behind `start`, by the units' offsets and sizes, in log order.
 
         Args:
-            start: Where the log begins: what was before is gone.
-            file_bytes: Of one file of the log.
+            start: Start of the log.
+            file_bytes: Length of one log file.
         """
         return [
             DamagedRange(
@@ -122,30 +122,30 @@ class ColdReadOutcome:
     """Units read from the disk."""
 
     first: int = -1
-    """Log offset of the first of them, or -1."""
+    """Log offset in the first of these units, or -1."""
 
     scanned: int = 0
     last: int = -1
-    """Log offset of the last unit looked at, or -1."""
+    """Log offset in the last inspected unit, or -1."""
 
     is_gone: bool = False
     pieces: list[bytes | memoryview] = field(default_factory=list[bytes | memoryview])
     sizes: list[int] = field(default_factory=list[int])
     bad: list[BadRecord] = field(default_factory=list[BadRecord])
     wrong: Sequence[int] = ()
-    """Units, of those looked at, that point to no place of the log."""
+    """Rows of inspected units that point to no offset of the log."""
 
     touched: tuple[int, int] | None = None
-    """A range of the log that is now in memory, and good."""
+    """Range of the log that is now in memory, and good."""
 
     repairs: list[UnitRepair] = field(default_factory=list[UnitRepair])
-    """Damaged units. The read went on with the right ones."""
+    """Damaged units. The read continued with the right ones."""
 
     searched: Sequence[UnitSearchResult] = ()
-    """Messages whose records were looked for."""
+    """Searches for records of messages, by this read or before it."""
 
     lost: int = 0
-    """Messages whose records lie where the log is known to be damaged."""
+    """Count of messages whose records lie in known damaged ranges of the log."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,14 +155,14 @@ class ColdRead:
     request: ReadRequest
     source: LogSource
     queue: object
-    """Queue of the units; only compared."""
+    """Queue of the units; the task only compares it."""
 
     units: QueueSource
     units_max: int
-    """Units from the first message on that may be read."""
+    """Most units to read, from the first message on."""
 
     held: Sequence[MappedFile]
-    """Files that stay until the read is finished; not touched here."""
+    """Files that must stay until the read is finished; the task does not use them."""
 
     begun_at_ms: int
     """Time of the request, on the monotonic clock."""
@@ -170,7 +170,7 @@ class ColdRead:
     outcome: ColdReadOutcome = field(default_factory=ColdReadOutcome)
 
     def run(self) -> None:
-        """Read. A damaged unit is looked up in the log, and the read begins anew with it mended.
+        """Read; repeat the read with repaired units where a unit does not fit its record.
 
         Raises:
             OSError: The disk failed.
@@ -180,19 +180,19 @@ class ColdRead:
             units = queue.files.units(offset, self.units_max).copy()
             self.outcome.units = count = len(units)
             search = UnitSearch(self.source, queue)
-            while count and (again := self._mended(units[:count], search)) is not None:
+            while count and (again := self._read_and_repair(units[:count], search)) is not None:
                 count = again
             if not count:
-                self._begin_anew()
+                self._reset_outcome()
             self.outcome.searched = search.searched
 
-    def _mended(self, units: Units, search: UnitSearch) -> int | None:
-        """Read, and mend units that do not fit their records.
+    def _read_and_repair(self, units: Units, search: UnitSearch) -> int | None:
+        """Read, and repair units that do not fit their records.
 
         Returns:
-            How many units to read again; None when what was read is right.
+            Count of units to read again; None when the read was right.
         """
-        outcome = self._begin_anew()
+        outcome = self._reset_outcome()
         codes = search.codes_of(units)
         seen, suspects = self._read(units, codes)
         offset, mended, count = self.request.offset, len(outcome.repairs), len(units)
@@ -215,22 +215,21 @@ class ColdRead:
                 units[repair.offset - offset] = tuple(repair.unit)
         return count if count < len(units) or len(outcome.repairs) > mended else None
 
-    def _begin_anew(self) -> ColdReadOutcome:
-        """Forget what was read, but for the units."""
+    def _reset_outcome(self) -> ColdReadOutcome:
         old = self.outcome
         self.outcome = ColdReadOutcome(old.units, old.first, repairs=old.repairs)
         return self.outcome
 
     def _read(self, units: Units, codes: TagCodes) -> tuple[Sequence[Seen], Sequence[int]]:
-        """Read once; return what was seen of the queue, and the units that may be wrong."""
+        """Read once; return right units of messages, and rows of units that may be wrong."""
         outcome, limits = self.outcome, self.request.cold
-        looked_at = first_units(units, self.request.units_max(limits))
-        wanted, may_match = self.request.tag_codes, None
+        inspected = first_units(units, self.request.units_max(limits))
+        tag_codes, may_match = self.request.tag_codes, None
         if self.units.ext is not None and self.request.bit_map_filter is not None:
-            may_match = self.units.ext.may_match(looked_at, self.request.bit_map_filter)
-        of_looked_at = codes.of(slice(len(looked_at)))
+            may_match = self.units.ext.may_match(inspected, self.request.bit_map_filter)
+        own_codes = codes.of(slice(len(inspected)))
         chosen = select(
-            looked_at, self.source.start, self.source.end, wanted, of_looked_at, may_match
+            inspected, self.source.start, self.source.end, tag_codes, own_codes, may_match
         )
         chosen, lost = chosen.without(
             self.source.damaged, units, self.units.files, self.request.offset
@@ -242,38 +241,38 @@ class ColdRead:
             if len(chosen.starts):
                 taken, seen = self._take(chosen, limits)
         except FileNotFoundError:
-            # Deleted since this read was planned: nothing of that file is there any more.
+            # Retention deleted the file since this read was planned.
             source = self.source
             end = int(source.end)
             taken = in_one_file(chosen.starts, file_bytes=source.file_bytes, end=end)
             outcome.is_gone = True
-        outcome.scanned = chosen.scanned(taken, len(looked_at))
+        outcome.scanned = chosen.scanned(taken, len(inspected))
         outcome.lost = int(np.count_nonzero(lost < outcome.scanned))
         outcome.wrong = [row for row in chosen.wrong if row < outcome.scanned]
-        outcome.last = int(looked_at["offset"][outcome.scanned - 1])
+        outcome.last = int(inspected["offset"][outcome.scanned - 1])
         suspects = [bad.number - self.request.offset for bad in outcome.bad if not bad.is_there]
         if chosen.is_gone and self._follows_a_message():
             suspects.append(0)
         return seen, sorted({*suspects, *outcome.wrong})
 
     def _follows_a_message(self) -> bool:
-        """Return whether the message before the first one is in the log: the first one is, too."""
+        """Return whether the log has the message before the first one: then it has that, too."""
         before = QueueOffset(self.request.offset - 1)
         files = self.units.files
         return before >= files.min_offset and files.unit(before).offset >= self.source.start
 
     def _take(self, chosen: Selection, limits: ReadLimits) -> tuple[int, list[Seen]]:
-        """Fetch messages until the limits are reached; return how many were looked at."""
+        """Fetch messages up to the limits; return how many were inspected."""
         source, outcome = self.source, self.outcome
         file, base = source.open(int(chosen.starts[0]))
         fetch = _Fetch(source, self.units, file, base)
-        place = chosen.place(self.request)
+        place = chosen.positions(self.request)
         with closing(file):
-            row, left = 0, limits
-            while row < len(chosen.starts) and left.messages_max > 0:
+            row, rest = 0, limits
+            while row < len(chosen.starts) and rest.messages_max > 0:
                 starts, sizes = chosen.starts[row:], chosen.sizes[row:]
-                count = take(starts, sizes, left, file_bytes=source.file_bytes, end=int(source.end))
-                if outcome.sizes and int(sizes[0]) > left.bytes_max:
+                count = take(starts, sizes, rest, file_bytes=source.file_bytes, end=int(source.end))
+                if outcome.sizes and int(sizes[0]) > rest.bytes_max:
                     break
                 count = _near(starts[:count], sizes[:count])
                 here = place.of(slice(row, row + count))
@@ -281,7 +280,7 @@ class ColdRead:
                 self._keep(fetch.records(starts[:count], sizes[:count], here))
                 if outcome.sizes and not self.request.record_filter:
                     break
-                left = ReadLimits(
+                rest = ReadLimits(
                     limits.messages_max - len(outcome.sizes), limits.bytes_max - sum(outcome.sizes)
                 )
                 if row < len(chosen.starts) and not fetch.has(int(chosen.starts[row])):
@@ -297,17 +296,16 @@ class ColdRead:
                 self.outcome.sizes.append(len(record))
 
 
-def _is_dense(first: int, last: int, wanted: int) -> bool:
-    """Return whether the log from `first` to `last`, of which so much is wanted, is read whole."""
-    is_short = last - first <= CHUNK_BYTES or wanted * 2 >= last - first
-    return last > first and is_short and wanted * _DENSE >= last - first
+def _is_dense(first: int, last: int, requested: int) -> bool:
+    """Return whether one read covers the log from `first` to `last` for `requested` bytes of it."""
+    is_short = last - first <= CHUNK_BYTES or requested * 2 >= last - first
+    return last > first and is_short and requested * _DENSE >= last - first
 
 
 def _near(starts: Ints, sizes: Ints) -> int:
-    """Return how many of the records one chunk holds, if it is dense, or all of them.
+    """Return how many of the records one chunk holds, if it is dense; else their count.
 
-    Those behind it are in memory for the next read, or nearly. A damaged unit may break the order:
-    it is judged by itself.
+    A damaged unit may break the order: its record is then read by itself.
     """
     falls = np.diff(starts) <= 0
     if falls.any():
@@ -333,21 +331,21 @@ class _Fetch:
         self.touched: tuple[int, int] | None = None
         self._seen: list[Seen] = []
         self._single: list[tuple[int, int, int, int]] = []
-        """Messages that were read one by one, and their right units."""
+        """Queue offset, log offset, size and tag code of messages that were read one by one."""
 
     def seen(self) -> list[Seen]:
-        """Return the messages of the queue that were met, and their right units."""
+        """Return the queue offsets of the messages that were read, and their right units."""
         if not self._single:
             return self._seen
         numbers, *units = np.array(self._single, dtype=np.int64).T
         return [*self._seen, (numbers, make_units(*units))]
 
     def has(self, offset: int) -> bool:
-        """Return whether byte `offset` of the log is in the file."""
+        """Return whether byte `offset` of the log lies in the file."""
         return self._base <= offset < self._file_end
 
     def records(self, starts: Ints, sizes: Ints, place: MessagePositions) -> list[memoryview]:
-        """Return the good ones, in their order."""
+        """Return the good records, in their order."""
         found: list[memoryview] = []
         plausible = self._plausible(starts, sizes, place)
         starts, sizes, place = starts[plausible], sizes[plausible], place.of(plausible)
@@ -374,7 +372,7 @@ class _Fetch:
         return found
 
     def _beginning(self, first: int) -> int:
-        """Return where to begin, so that no record stays unread between two chunks."""
+        """Return the start of the chunk, so that no record stays unread between two chunks."""
         known = self._source.beginnings
         index = bisect_right(known, first) - 1
         if index >= 0 and known[index] >= max(first - CHUNK_BYTES // 2, self._base):
@@ -386,9 +384,9 @@ class _Fetch:
         good = sizes <= RECORD_BYTES_MAX
         for row in np.flatnonzero(~good).tolist():
             start, size = int(starts[row]), int(sizes[row])
-            says = read_size(self._file.read(start - self._base, SIZE_BYTES))
-            good[row] = says == size
-            if says != size:
+            claimed = read_size(self._file.read(start - self._base, SIZE_BYTES))
+            good[row] = claimed == size
+            if claimed != size:
                 number = int(place.numbers[row])
                 at = PhysicalOffset(start)
                 self.bad.append(BadRecord(at, size, WRONG_SIZE, number, is_there=False))
@@ -397,7 +395,7 @@ class _Fetch:
     def _chunk(
         self, first: int, last: int, starts: Ints, sizes: Ints, place: MessagePositions
     ) -> tuple[memoryview, NDArray[np.bool_]]:
-        """Read a range of the log and check all that is in it; return which records are good."""
+        """Read a range of the log and check all its records; return which of the given are good."""
         source = self._source
         end = min(max(last, first + CHUNK_BYTES), self._file_end, int(source.end))
         view = self._read(first, max(end, last))
@@ -422,7 +420,7 @@ class _Fetch:
         return view, good
 
     def _read(self, begin: int, end: int) -> memoryview:
-        """Return bytes of the log, and 8 more where there are: a record leaves room for a blank."""
+        """Return bytes of the log, and 8 more where there are, for a blank record behind them."""
         length = min(end + BLANK_BYTES, self._file_end) - begin
         return memoryview(self._file.read(begin - self._base, max(length, 0)))
 

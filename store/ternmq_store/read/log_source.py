@@ -1,4 +1,4 @@
-"""The log as a source of reads beside the store's thread."""
+"""Source of log reads beside the store's thread."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -17,23 +17,23 @@ _DAMAGE_BYTES: Final = 16 << 20
 """Bytes behind damage that one step searches for the next record; the next step goes on there."""
 
 VerifyAt = Callable[[PhysicalOffset], Verify]
-"""Tells how much of the record at an offset is checked."""
+"""Returns the depth of the check of the record at an offset."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogSource:
-    """Place and bounds of the log: plain values, good in any thread.
+    """Folder and bounds of the log: plain values, for any thread.
 
     Attributes:
-        files: The disk.
-        folder: Of the log.
-        file_bytes: Of one file.
-        start: Where the oldest record begins.
-        end: Records that begin before it may be read.
-        verify: Tells how much of the record at an offset is checked.
-        read_ahead: Whether the disk is told what will be wanted next.
+        files: The file system.
+        folder: Folder of the log.
+        file_bytes: Length of one file.
+        start: Log offset of the oldest record.
+        end: Log offset before which readable records begin.
+        verify: Returns the depth of the check of the record at an offset.
+        read_ahead: True = the next chunk is announced to the disk.
         damaged: Ranges of the log whose records are known to be lost.
-        beginnings: Some places of the log where records begin that are not in memory; ascending.
+        beginnings: Known log offsets of records that are not in memory; ascending.
     """
 
     files: FileSystem
@@ -47,10 +47,10 @@ class LogSource:
     damaged: DamagedRanges
 
     def open(self, offset: int) -> tuple[File, int]:
-        """Return a file of its own for who reads at `offset`, and where that file begins.
+        """Open the file that holds `offset`; return it and its base. The caller closes it.
 
         Raises:
-            FileNotFoundError: It was deleted.
+            FileNotFoundError: The file was deleted.
         """
         base = base_of(offset, self.file_bytes)
         return self.files.open(self.folder / file_name(base), read_only=True), base

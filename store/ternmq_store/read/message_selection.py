@@ -53,7 +53,7 @@ _UNSIGNED: Final = np.dtype(np.uint64)
 
 
 class MessagePositions(NamedTuple):
-    """Queue of some messages, and their offsets in it."""
+    """Queue of some messages, and their queue offsets."""
 
     topic: bytes
     queue_id: int
@@ -61,11 +61,11 @@ class MessagePositions(NamedTuple):
     """Queue offsets of the messages, row by row."""
 
     def of(self, rows: slice | NDArray[np.bool_] | Ints) -> "MessagePositions":
-        """Return the places of some rows."""
+        """Return the positions in some rows."""
         return self._replace(numbers=self.numbers[rows])
 
     def has(self, record: Record, row: int) -> bool:
-        """Return whether a record says that it is at the place of `row`."""
+        """Return whether a record claims the queue and queue offset of `row`."""
         header = record.header
         return (record.topic, header.queue_id, header.queue_offset) == (
             self.topic,
@@ -75,21 +75,21 @@ class MessagePositions(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """The messages, of those looked at, that may be returned."""
+    """Inspected messages that may be returned."""
 
     starts: Ints
     sizes: Ints
     rows: Ints | None
-    """Indices of their units; None = all of them."""
+    """Rows of their units; None = all inspected units."""
 
     is_gone: bool
-    """The first one's record is in the log no longer."""
+    """True if the record of the first message is no longer in the log."""
 
     wrong: Sequence[int] = ()
-    """Units that point to no place of the log, or not to one between their neighbours'."""
+    """Rows of units that point to no offset of the log, or not to one between their neighbours'."""
 
     def scanned(self, count: int, units: int) -> int:
-        """Return how many of `units` were looked at when the first `count` messages are taken."""
+        """Return how many of `units` are inspected when the first `count` messages are taken."""
         if count == len(self.starts):
             return units
         return count if self.rows is None else int(self.rows[count])
@@ -100,8 +100,8 @@ class Selection(NamedTuple):
             return np.arange(request.offset, request.offset + len(self.starts))
         return self.rows + request.offset
 
-    def place(self, request: ReadRequest) -> MessagePositions:
-        """Return where in the queue the messages are."""
+    def positions(self, request: ReadRequest) -> MessagePositions:
+        """Return the queue and queue offsets of the messages."""
         return MessagePositions(request.topic.encode(), request.queue_id, self.numbers(request))
 
     def only(self, rows: slice | Ints) -> "Selection":
@@ -116,15 +116,15 @@ class Selection(NamedTuple):
         queue: ConsumeQueue | UnitFiles,
         offset: QueueOffset,
     ) -> "tuple[Selection, Ints]":
-        """Return the messages that are not lost, and which units the lost ones are.
+        """Return the messages outside damaged ranges, and the rows of the others' units.
 
-        A unit that breaks the order of the places is `wrong`, not lost.
+        A unit that breaks the order of log offsets is `wrong`; its message may not be lost.
 
         Args:
-            damaged: Ranges of the log.
-            units: From `offset` on: the ones looked at, and what is known behind them.
-            queue: Whose.
-            offset: Of the first one.
+            damaged: Damaged ranges of the log.
+            units: Units from `offset` on: the inspected ones, and known ones behind them.
+            queue: Queue of the units.
+            offset: Queue offset of the first unit.
         """
         if not len(damaged.starts) or not (bad := damaged.are_in(self.starts)).any():
             return self, _NO_ROWS
@@ -137,12 +137,12 @@ class Selection(NamedTuple):
 def are_in_order(
     units: Units, queue: ConsumeQueue | UnitFiles, offset: QueueOffset
 ) -> NDArray[np.bool_]:
-    """Return for each unit whether it points behind the ones before it and before those behind it.
+    """Return for each unit whether its log offset lies between those of its neighbours.
 
     Args:
-        units: From `offset` on, in order.
-        queue: Whose; the message before the first one counts, too.
-        offset: Of the first one.
+        units: Units from `offset` on, in order.
+        queue: Queue of the units; its message before the first unit counts, too.
+        offset: Queue offset of the first unit.
     """
     starts: Ints = units["offset"].astype(np.int64)
     is_message = (units["size"] > 0) & (units["size"] != PADDING_SIZE)
@@ -161,16 +161,16 @@ def select(
     codes: TagCodes | None = None,
     may_match: NDArray[np.bool_] | None = None,
 ) -> Selection:
-    """Choose by what the units say; there is at least one.
+    """Select messages by their units, of which there is at least one.
 
     Args:
-        units: Of one queue, in order.
-        log_start: Records before it are gone.
-        log_end: There are none from here on, whatever a damaged unit says.
-        tag_codes: As in `ReadRequest`.
-        codes: The units' own, when they were looked up. A message whose code is not known is
-            chosen: its consumer compares the tag itself.
-        may_match: Which may be wanted at all; None = any.
+        units: Units of one queue, in order.
+        log_start: Log offset before which records are gone.
+        log_end: Log offset at which the log ends, whatever a damaged unit contains.
+        tag_codes: Codes of the requested tags; None = all messages.
+        codes: Tag codes of the units, if they were looked up. A message whose code is unknown is
+            selected: its consumer compares the tag itself.
+        may_match: Mask of the units that a filter may match; None = all.
     """
     sizes: Ints = units["size"].astype(np.int64)
     starts: Ints = units["offset"].astype(np.int64)
@@ -179,14 +179,14 @@ def select(
     has_all = tag_codes is None and may_match is None
     if has_all and _are_within(starts, log_start, log_end) and _are_within(sizes, 1, PADDING_SIZE):
         return Selection(starts, sizes, None, is_gone=False)
-    wanted = (sizes > 0) & (sizes != PADDING_SIZE) & (starts >= log_start) & (starts < log_end)
+    chosen = (sizes > 0) & (sizes != PADDING_SIZE) & (starts >= log_start) & (starts < log_end)
     if tag_codes is not None:
         found, is_known = plain_tag_codes(units) if codes is None else codes
         matched = _has_code(found.astype(np.int32), tag_codes)
-        wanted &= matched if is_known is None else matched | ~is_known
+        chosen &= matched if is_known is None else matched | ~is_known
     if may_match is not None:
-        wanted &= may_match
-    rows = np.flatnonzero(wanted)
+        chosen &= may_match
+    rows = np.flatnonzero(chosen)
     return Selection(
         starts[rows],
         sizes[rows],
@@ -197,24 +197,24 @@ def select(
 
 
 def _are_within(numbers: Ints, least: int, end: int) -> bool:
-    """Return whether all are `least` or more, and less than `end`."""
-    # What is less is a large number without its sign.
+    """Return whether all numbers are `least` or more, and less than `end`."""
+    # A negative difference is a large number without its sign.
     return int((numbers - least).view(_UNSIGNED).max()) < end - least
 
 
 def _wrong(starts: Ints, sizes: Ints, log_start: int, log_end: int) -> Sequence[int]:
-    """Return which units no queue has: they point to nothing, though others before them do."""
+    """Return the rows of units that point to no record although units before them do."""
     is_late = np.maximum.accumulate(starts) >= log_start
     wrong = (starts < 0) | (starts >= log_end) | (sizes <= 0) | (is_late & (starts < log_start))
     rows: list[int] = np.flatnonzero(wrong & (sizes != PADDING_SIZE)).tolist()
     return rows
 
 
-def _has_code(codes: NDArray[np.int32], wanted: frozenset[int]) -> NDArray[np.bool_]:
-    if len(wanted) > 4:
-        return np.isin(codes, np.fromiter(wanted, dtype=np.int64, count=len(wanted)))
+def _has_code(codes: NDArray[np.int32], tag_codes: frozenset[int]) -> NDArray[np.bool_]:
+    if len(tag_codes) > 4:
+        return np.isin(codes, np.fromiter(tag_codes, dtype=np.int64, count=len(tag_codes)))
     matched = np.zeros(len(codes), dtype=bool)
-    for code in wanted:
+    for code in tag_codes:
         matched |= codes == code
     return matched
 
@@ -222,11 +222,11 @@ def _has_code(codes: NDArray[np.int32], wanted: frozenset[int]) -> NDArray[np.bo
 def without_reading(
     offset: QueueOffset, bounds: tuple[QueueOffset, QueueOffset] | None
 ) -> tuple[ReadStatus, QueueOffset]:
-    """Return what the offset alone decides, and where to go on; FOUND when one has to look.
+    """Return the status that the offset alone decides, and the next offset; FOUND = read units.
 
     Args:
-        offset: The first message wanted.
-        bounds: The queue's first message, and what comes behind its last; None without a queue.
+        offset: Queue offset of the first requested message.
+        bounds: Queue offset of the first message, and behind the last; None = there is no queue.
     """
     if bounds is None:
         return ReadStatus.NO_MATCHED_LOGIC_QUEUE, QueueOffset(0)
@@ -246,11 +246,11 @@ def take(starts: Ints, sizes: Ints, limits: ReadLimits, *, file_bytes: int, end:
     """Return how many of the messages, from the first on, one read returns.
 
     Args:
-        starts: Where their records begin; a damaged unit may break their order.
-        sizes: How long they are.
-        limits: Of the read.
-        file_bytes: Of a file of the log; a read ends with the file it begins in.
-        end: Of the log's range that may be read; the first record lies before it.
+        starts: Log offsets of the records; a damaged unit may break their order.
+        sizes: Lengths of the records.
+        limits: Limits of the read.
+        file_bytes: Length of a log file; a read ends with the file it begins in.
+        end: Log offset behind the readable range; the first record begins before it.
     """
     count = min(len(starts), limits.messages_max)
     if count <= 1:
@@ -265,23 +265,23 @@ def in_one_file(starts: Ints, *, file_bytes: int, end: int) -> int:
     """Return how many records, from the first on, lie in the file of the first.
 
     Args:
-        starts: Where they begin, at least one; a damaged unit may break their order.
-        file_bytes: Of a file of the log.
-        end: Of the log's range that may be read; the first record lies before it.
+        starts: Log offsets of at least one record; a damaged unit may break their order.
+        file_bytes: Length of a log file.
+        end: Log offset behind the readable range; the first record begins before it.
     """
     base = base_of(int(starts[0]), file_bytes)
-    # Before the file is as good as behind it: a negative number is a large one without its sign.
+    # An offset before the file counts as behind it: a negative number without its sign is large.
     is_beyond = (starts - base).view(_UNSIGNED) >= min(file_bytes, end - base)
     return max(int(is_beyond.argmax()), 1) if is_beyond.any() else len(starts)
 
 
 def runs(starts: Ints, sizes: Ints, *, gap_max: int = 0) -> list[tuple[int, int]]:
-    """Return the first and the last byte's end of each run of records that lie close together.
+    """Return the start and the end of each run of records that lie close together.
 
     Args:
-        starts: Where they begin; ascending.
-        sizes: How long they are.
-        gap_max: So many bytes between two records of one run.
+        starts: Log offsets of the records; ascending.
+        sizes: Lengths of the records.
+        gap_max: Most bytes between two records of one run.
     """
     ends = starts + sizes
     if len(starts) == 1:
@@ -296,14 +296,14 @@ def runs(starts: Ints, sizes: Ints, *, gap_max: int = 0) -> list[tuple[int, int]
 def are_records(
     view: memoryview, base: int, starts: Ints, sizes: Ints, place: MessagePositions
 ) -> NDArray[np.bool_]:
-    """Return for each unit whether it points at a record of that place, length and queue.
+    """Return for each unit whether it points to a record of that offset, size and queue.
 
     Args:
-        view: A file of the log, or a part of it.
-        base: Where it begins.
-        starts: Log offsets of the records, as the units say.
-        sizes: Sizes of the records, as the units say.
-        place: What the records must say.
+        view: A log file, or a part of it.
+        base: Log offset of the first byte of `view`.
+        starts: Log offsets in the units.
+        sizes: Sizes in the units.
+        place: Queue and queue offsets that the records must claim.
     """
     good = _are_of_kind(view, base, starts, sizes, place, _HEADER_LAYOUTS[0])
     for kind in _HEADER_LAYOUTS[1:]:
@@ -326,20 +326,20 @@ def _are_of_kind(
     head_bytes = kind.head.itemsize
     if kind.magic == MAGIC_V1 and len(place.topic) > 255:
         return good
-    wanted = encode_topic(place.topic, kind.magic)
-    if len(view) < head_bytes + len(wanted):
+    topic = encode_topic(place.topic, kind.magic)
+    if len(view) < head_bytes + len(topic):
         return good
     positions = np.clip(starts - base, 0, len(view) - head_bytes)
     headers = take_headers(view, positions, kind.head)
     topics = positions + head_bytes + headers["body_bytes"]
-    good = (topics >= 0) & (topics + len(wanted) <= positions + sizes)
+    good = (topics >= 0) & (topics + len(topic) <= positions + sizes)
     good &= (positions + sizes <= len(view)) & (headers["magic"] == kind.magic)
     good &= (headers["sys_flag"] & FLAG_HOSTS_MASK) == kind.host_flags
     good &= (headers["physical_offset"] == starts) & (headers["total_bytes"] == sizes)
     good &= (headers["queue_id"] == place.queue_id) & (headers["queue_offset"] == place.numbers)
     window: NDArray[np.bytes_] = np.ndarray(
-        (len(view) - len(wanted) + 1,), f"S{len(wanted)}", view, strides=(1,)
+        (len(view) - len(topic) + 1,), f"S{len(topic)}", view, strides=(1,)
     )
-    matched: NDArray[np.bool_] = window[np.where(good, topics, 0)] == wanted
+    matched: NDArray[np.bool_] = window[np.where(good, topics, 0)] == topic
     matched &= good
     return matched

@@ -1,4 +1,4 @@
-"""Filter of messages by their properties, which only their records have. Pure.
+"""Filter of messages by the properties in their records. Pure.
 
 Source: RocketMQ `MessageFilter.isMatchedByCommitLog`.
 """
@@ -12,7 +12,7 @@ from ternmq_model.record.format import read_properties
 from ternmq_store.queues.read_request import RecordFilter
 
 FILTER_PROPERTY_BYTES_MAX: Final = 512 << 10
-"""One read stops behind so many bytes of properties: what reading them costs at most."""
+"""Bytes of properties after which one read stops: they bound its cost."""
 
 
 class FilteredRows(NamedTuple):
@@ -21,17 +21,17 @@ class FilteredRows(NamedTuple):
     rows: Ints
     """Indices of messages that pass."""
 
-    looked_at: int
-    """Count of messages looked at, from the first on."""
+    inspected: int
+    """Count of inspected messages, from the first on."""
 
 
 def passes(view: memoryview, position: int, size: int, record_filter: RecordFilter) -> bool:
-    """Return whether the record at `position` is wanted; one that cannot be read is not."""
+    """Return whether the record at `position` passes; one that cannot be read does not."""
     properties = read_properties(view, position, size)
     return properties is not None and record_filter(properties)
 
 
-def keep_wanted(
+def filter_rows(
     view: memoryview,
     base: int,
     starts: Ints,
@@ -41,32 +41,32 @@ def keep_wanted(
     messages_max: int,
     bytes_max: int,
 ) -> FilteredRows:
-    """Look at messages, in their order, until enough of them are wanted.
+    """Return the messages that pass the filter, in their order, up to the limits.
 
     Args:
-        view: The file of the log that holds their records.
-        base: Where it begins.
-        starts: Where the records begin.
-        sizes: How long they are.
-        record_filter: Tells which are wanted.
-        messages_max: Most that are wanted.
-        bytes_max: Their length; the first one may be longer.
+        view: Log file that holds the records.
+        base: Log offset of the first byte of `view`.
+        starts: Log offsets of the records.
+        sizes: Lengths of the records.
+        record_filter: Condition on the encoded properties.
+        messages_max: Most messages to return.
+        bytes_max: Most bytes of their records; the first one may be longer.
     """
-    wanted: list[int] = []
-    count, left, room = len(starts), bytes_max, FILTER_PROPERTY_BYTES_MAX
+    found: list[int] = []
+    count, free_bytes, property_bytes = len(starts), bytes_max, FILTER_PROPERTY_BYTES_MAX
     for row, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
-        if room <= 0:
+        if property_bytes <= 0:
             count = row
             break
         properties = read_properties(view, start - base, size)
         if properties is None:
             continue
-        room -= len(properties)
+        property_bytes -= len(properties)
         if not record_filter(properties):
             continue
-        if len(wanted) == messages_max or (wanted and size > left):
+        if len(found) == messages_max or (found and size > free_bytes):
             count = row
             break
-        wanted.append(row)
-        left -= size
-    return FilteredRows(np.array(wanted, dtype=np.int64), count)
+        found.append(row)
+        free_bytes -= size
+    return FilteredRows(np.array(found, dtype=np.int64), count)

@@ -1,7 +1,7 @@
-"""Residency: parts of log and queues that can be read from the map without waiting.
+"""Residency: parts of log and queues that can be read from the map without a wait for the disk.
 
-What was appended since the store was opened is in memory, and so is what a read brought there
-since; unless it lies so far behind the end of the log that the system has taken it away again.
+Records appended or read since the store was opened are in memory, unless they lie so far behind the
+end of the log that the system has evicted them.
 """
 
 from bisect import bisect_right
@@ -18,10 +18,10 @@ _LANDMARK_UNITS: Final = 4096
 """Units between two landmarks: log offsets that a queue remembers."""
 
 _LANDMARK_BYTES: Final = 1 << 20
-"""Or so far apart in the log, if memory is small: the newest message of a slow queue has one."""
+"""Bytes of the log between two landmarks, if memory is small: slow queues need them, too."""
 
 _OLDER_MAX: Final = 256
-"""Ranges of a queue remembered besides; with more, the oldest is read from the disk again."""
+"""Older ranges of a queue that are remembered; beyond that, the oldest is read from the disk."""
 
 
 class ResidentLog:
@@ -30,7 +30,7 @@ class ResidentLog:
     Owned by `StoreReads`. None overlaps or touches another.
 
     Args:
-        end: Of the log; everything from here on is appended by this process.
+        end: End of the log; this process appends all records behind it.
     """
 
     def __init__(self, end: int) -> None:
@@ -38,12 +38,12 @@ class ResidentLog:
         self._ends = [_ALL_THAT_FOLLOWS]
 
     def end_at(self, offset: int) -> int:
-        """Return where the range ends that holds byte `offset`; `offset` if there is none."""
+        """Return the end of the range that holds byte `offset`; `offset` if there is none."""
         index = bisect_right(self._starts, offset) - 1
         return max(self._ends[index], offset) if index >= 0 else offset
 
     def ends(self) -> Sequence[int]:
-        """Return where ranges end and so, if the log goes on, other records begin; ascending."""
+        """Return the ends of the ranges, at which other records begin; ascending."""
         return tuple(self._ends)
 
     def add(self, start: int, end: int) -> None:
@@ -60,7 +60,7 @@ class ResidentLog:
         self._ends[first:last] = [end]
 
     def forget_before(self, offset: int) -> None:
-        """Forget what ends before `offset`: it may be in memory no longer."""
+        """Forget ranges that end before `offset`: they may be evicted."""
         count = bisect_right(self._ends, offset)
         del self._starts[:count], self._ends[:count]
 
@@ -69,8 +69,8 @@ class ResidentUnits:
     """Ranges of one consume queue whose units are in memory. Owned by `StoreReads`.
 
     Args:
-        end: Of the queue; everything from here on is appended by this process.
-        physical: The records of those messages lie here in the log, or behind.
+        end: End of the queue; this process appends all units behind it.
+        physical: Log offset at or behind which the records of those messages lie.
     """
 
     def __init__(self, end: int, physical: int) -> None:
@@ -79,12 +79,12 @@ class ResidentUnits:
         self._older: deque[tuple[int, int, int]] = deque(maxlen=_OLDER_MAX)
 
     def follow(self, queue: ConsumeQueue, log_end: int, distance: int) -> None:
-        """Remember where in the log the newest message lies, now and then.
+        """Add a landmark of the newest message, if the last one is far away.
 
         Args:
-            queue: Has just grown.
-            log_end: About where its newest record ends.
-            distance: Of two such places in the log, at most.
+            queue: Queue that has just grown.
+            log_end: Approximate log offset behind its newest record.
+            distance: Most bytes of the log between two landmarks.
         """
         newest = QueueOffset(queue.end - 1)
         is_far = log_end - self._physicals[-1] > max(distance, _LANDMARK_BYTES)
@@ -94,15 +94,15 @@ class ResidentUnits:
         self._physicals.append(queue.unit(newest).offset)
 
     def add(self, start: int, end: int, physical: int) -> None:
-        """Add older units that were read; `physical` is where the first one's record lies."""
+        """Add older units that were read; `physical` is the first record's log offset."""
         self._older.append((start, end, physical))
 
     def end_at(self, offset: int, border: int) -> int:
-        """Return up to where units can be read from `offset` on; `offset` if none can.
+        """Return the end of the units in memory from `offset` on; `offset` if there are none.
 
         Args:
-            offset: In the queue.
-            border: Of the log: what lies before it is in memory no longer.
+            offset: Queue offset.
+            border: Log offset before which records are evicted.
         """
         index = bisect_right(self._offsets, offset) - 1
         if index >= 0:
@@ -117,9 +117,9 @@ class Residency:
     """Parts of a store that are in memory. Owned by `StoreReads`.
 
     Args:
-        log_end: What is appended from here on is.
-        dispatched: What the queues get from now on lies here in the log, or behind.
-        queues: All there are; what they get from now on is.
+        log_end: End of the log; later records are in memory.
+        dispatched: Log offset at or behind which records of later units lie.
+        queues: All queues; later units are in memory.
     """
 
     def __init__(self, log_end: int, dispatched: int, queues: Iterable[ConsumeQueue]) -> None:
@@ -130,7 +130,7 @@ class Residency:
             self._units[queue] = ResidentUnits(queue.end, dispatched)
 
     def units_of(self, queue: ConsumeQueue) -> ResidentUnits:
-        """Return what of a queue is; all of one that came later."""
+        """Return the units of a queue in memory: all units, if the queue was added later."""
         units = self._units.get(queue)
         if units is None:
             begin = queue.unit(queue.min_offset).offset if queue.end > queue.min_offset else 0

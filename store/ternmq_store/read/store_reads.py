@@ -1,7 +1,7 @@
 """Reads of a store: queues, their messages, single records.
 
-What is in memory is read from the map, at once. The rest is read in another thread: `plan_read` and
-`plan_record` then give a task, and `finish` takes its outcome.
+Messages in memory are read from the map, at once. The others are read in another thread:
+`plan_read` and `plan_record` then return a task, and `finish` accepts its outcome.
 """
 
 import logging
@@ -36,7 +36,7 @@ from ternmq_store.read.message_selection import (
     without_reading,
 )
 from ternmq_store.read.read_repair import ReadRepair
-from ternmq_store.read.record_filter import keep_wanted
+from ternmq_store.read.record_filter import filter_rows
 from ternmq_store.read.record_reader import ColdRecord
 from ternmq_store.read.residency import Residency
 from ternmq_store.read.unit_search import QueueSource
@@ -45,7 +45,7 @@ from ternmq_store.store_statistics import ReaderLag, StoreStatistics
 logger = logging.getLogger(__name__)
 
 _UNITS_AHEAD: Final = 3_200
-"""Units that a cold read brings into memory, 64 KB of them, so that the next reads find them."""
+"""Units that a cold read loads into memory for the next reads: 64 KB of them."""
 
 _EVERYTHING: Final = 1 << 62
 
@@ -56,12 +56,12 @@ class StoreReads:
     Owned by `MessageStore`, on the store's thread.
 
     Attributes:
-        config: How much one read returns, and from where.
-        quarantine: Damaged ranges of the log, which are passed over.
-        memory_bytes: What is further behind the log's end than the configured part of so much
-            memory is read from the disk.
-        bad_records: How many records were not served because they are damaged.
-        repair: Mends units that do not tell of their message.
+        config: Settings of the store: limits of a read, and the share of memory for the log.
+        quarantine: Damaged ranges of the log, which reads skip.
+        memory_bytes: Memory of the machine. Records further behind the log's end than the
+            configured share of it are read from the disk.
+        bad_records: Count of records that were not served because they are damaged.
+        repair: Repair of units that do not point to their message.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class StoreReads:
 
     @property
     def dangling_units(self) -> Sequence[DamagedRange]:
-        """Places of the log to which units point without a record of theirs."""
+        """Ranges of the log to which units point without their record."""
         return self._dangling.ranges(self._log.start, self._log.files.file_bytes)
 
     @property
@@ -100,7 +100,7 @@ class StoreReads:
         return len(self._log.files.files)
 
     def queues(self) -> Sequence[tuple[str, int]]:
-        """Return topic and queue id of every queue there is, sorted."""
+        """Return topic and queue id of every queue, sorted."""
         return sorted((queue.topic, queue.queue_id) for queue in self._queues)
 
     def next_offset(self, topic: str, queue_id: int) -> QueueOffset:
@@ -109,7 +109,7 @@ class StoreReads:
         return queue.next_offset if queue else QueueOffset(0)
 
     def queue_range(self, topic: str, queue_id: int) -> tuple[QueueOffset, QueueOffset]:
-        """Return the first message that can be read, and what comes behind the last one."""
+        """Return the offset of the first readable message, and the offset behind the last one."""
         queue = self._queues.find(topic, queue_id)
         return (queue.min_offset, queue.end) if queue else (QueueOffset(0), QueueOffset(0))
 
@@ -120,9 +120,9 @@ class StoreReads:
         return self._stored_at_ms(unit) if unit else 0
 
     def newest_stored_at_ms(self) -> int:
-        """Return the store time of the readable message that was stored last; 0 if there is none.
+        """Return the store time of the last readable message of the log; 0 if there is none.
 
-        Others may have a later one, if the clock was ahead when they were stored.
+        Other messages may have a later store time, if the clock was ahead at their storage.
         """
         units = [unit for queue in self._queues if (unit := queue.last_unit()) is not None]
         units.sort(key=lambda unit: unit.offset, reverse=True)
@@ -142,16 +142,15 @@ class StoreReads:
 
     @property
     def hot_bytes(self) -> int:
-        """Bytes of the log, from its end, that are taken to be in memory."""
+        """Bytes of the log, up to its end, that count as in memory."""
         return self.memory_bytes * self.config.access_message_in_memory_max_ratio // 100
 
     @property
     def _border(self) -> int:
-        """Before it the log is taken to be in memory no longer."""
         return self._log.end - self.hot_bytes
 
     def in_memory_to(self, offset: PhysicalOffset) -> int:
-        """Return up to where the log is in memory from `offset` on; `offset` if it is not."""
+        """Return the end of the log in memory from `offset` on; `offset` if that is not in memory."""
         return self._memory.log.end_at(offset) if offset >= self._border else offset
 
     def limits(self) -> tuple[ReadLimits, ReadLimits]:
@@ -172,9 +171,10 @@ class StoreReads:
         bytes_max: int = 262_144,
         tag_codes: frozenset[int] | None = None,
     ) -> ReadResult:
-        """Return messages of a queue from `offset` on: copies of their records.
+        """Return messages of a queue from `offset` on, as copies of their records.
 
-        As `plan_read` does, but at once, whether they are in memory or not: for tools and tests.
+        The read is made at once, from memory or disk, with the rules of `plan_read`: for tools and
+        tests.
 
         Raises:
             OSError: The disk failed.
@@ -195,14 +195,14 @@ class StoreReads:
         return replace(result, pieces=(result.records,) if result.pieces else ())
 
     def plan_read(self, request: ReadRequest) -> ReadResult | ColdRead:
-        """Read messages of a queue from an offset on, from memory if that is where they are.
+        """Read messages of a queue from an offset on, from memory if they are there.
 
-        The first one is taken however long it is. A read that filters looks at 800 messages at
-        most, or at as many as it may return, and may find none. A read ends with the file it is in,
-        of the queue or the log.
+        The first message may be longer than the limit. A read with a filter inspects 800 messages
+        at most, or as many as it may return, and may find none. A read ends with its file of the
+        queue or of the log.
 
         Returns:
-            The result; or what is to be run in another thread, and then given to `finish`.
+            The result; or a task for another thread, whose outcome `finish` accepts.
 
         Source: RocketMQ `DefaultMessageStore.getMessage`.
         """
@@ -210,7 +210,7 @@ class StoreReads:
         queue = self._queues.find(request.topic, request.queue_id)
         result = self._without_reading(request, queue)
         if result is None:
-            assert queue is not None, "what has no queue has a result"
+            assert queue is not None, "a read without a queue has a result"
             border = self._border
             units_end = self._memory.units_of(queue).end_at(request.offset, border)
             if units_end > request.offset:
@@ -232,8 +232,8 @@ class StoreReads:
         if statistics.observer is not None:
             statistics.observer.got(request, result, took_ms, now_ms, from_disk=from_disk)
         if request.group and self.config.disk_fall_recorded:
-            left = result.max_offset - result.next_offset
-            behind = ReaderLag(result.behind_bytes, left, now_ms)
+            lag = result.max_offset - result.next_offset
+            behind = ReaderLag(result.behind_bytes, lag, now_ms)
             statistics.fell_behind(request.group, request.topic, request.queue_id, behind)
 
     def _without_reading(
@@ -244,7 +244,7 @@ class StoreReads:
         if status is not ReadStatus.FOUND:
             first, end = bounds or (QueueOffset(0), QueueOffset(0))
             return ReadResult(status, next_offset, first, end)
-        assert queue is not None, "what has no queue is not found"
+        assert queue is not None, "a read without a queue has another status"
         if not queue.files.has(logic_offset(request.offset)):
             return self._found_null(request, queue)
         return None
@@ -265,10 +265,10 @@ class StoreReads:
         """Return messages from the map; None when they are not in memory, or a unit is damaged.
 
         Args:
-            request: What is wanted.
-            queue: Whose; it has a message there.
-            units_end: The queue can be read up to here.
-            border: Of the log, where memory begins.
+            request: Request of the reader.
+            queue: Queue of the request, which has a message at its offset.
+            units_end: Queue offset behind the units in memory.
+            border: Log offset at which the memory begins.
         """
         log, count = self._log, request.units_max(request.hot)
         units = queue.units(request.offset, min(count + _UNITS_AHEAD, units_end - request.offset))
@@ -288,9 +288,9 @@ class StoreReads:
             taken, kept = self._take(request, chosen, end)
             if first < self._memory.log_end and len(kept.starts):
                 file = log.files.at(int(kept.starts[0]))
-                place = kept.place(request)
+                place = kept.positions(request)
                 if not are_records(file.view, file.base, kept.starts, kept.sizes, place).all():
-                    return None  # the slow way tells what is wrong, if anything is
+                    return None  # a cold read finds the damage, if there is any
             elif len(kept.starts):
                 file = log.files.at(int(kept.starts[0]))
                 numbers = kept.numbers(request)
@@ -321,7 +321,7 @@ class StoreReads:
         most = ReadLimits(len(chosen.starts), _EVERYTHING)
         count = take(chosen.starts, chosen.sizes, most, file_bytes=file_bytes, end=end)
         file = self._log.files.at(int(chosen.starts[0]))
-        kept = keep_wanted(
+        kept = filter_rows(
             file.view,
             file.base,
             chosen.starts[:count],
@@ -330,7 +330,7 @@ class StoreReads:
             messages_max=limits.messages_max,
             bytes_max=limits.bytes_max,
         )
-        return kept.looked_at, chosen.only(kept.rows)
+        return kept.inspected, chosen.only(kept.rows)
 
     def _slices(self, kept: Selection) -> list[memoryview]:
         if not len(kept.starts):
@@ -385,7 +385,7 @@ class StoreReads:
         )
 
     def source_of(self, queue: ConsumeQueue) -> QueueSource:
-        """Return where the units of a queue lie, for who reads them in another thread."""
+        """Return the source of a queue's units, for reads in another thread."""
         floor = self._dispatcher.dropped.get(queue.topic, PhysicalOffset(0))
         units = queue.units_between(queue.min_offset, queue.end)
         ext = None if queue.ext is None else queue.ext.source()
@@ -393,7 +393,7 @@ class StoreReads:
         return QueueSource(queue.topic, queue.queue_id, units, floor, ext, searched)
 
     def source(self) -> LogSource:
-        """Return where the log lies, for who reads what is dispatched in another thread."""
+        """Return the source of the dispatched log, for reads in another thread."""
         return LogSource(
             files=self._files,
             folder=self._folder,
@@ -407,13 +407,13 @@ class StoreReads:
         )
 
     def finish(self, plan: ColdRead) -> ReadResult:
-        """Return what `plan`, which has run, found. The topic may be another one by now."""
+        """Return the result of a task that has run, although its topic may be another one by now."""
         self.release(plan)
-        result = self._finished(plan)
+        result = self._result_of(plan)
         self._count(plan.request, result, plan.begun_at_ms, from_disk=True)
         return result
 
-    def _finished(self, plan: ColdRead) -> ReadResult:
+    def _result_of(self, plan: ColdRead) -> ReadResult:
         request, outcome = plan.request, plan.outcome
         for bad in outcome.bad:
             self._note_bad(bad)
@@ -441,11 +441,11 @@ class StoreReads:
         )
 
     def _changed(self, request: ReadRequest, queue: ConsumeQueue | None) -> ReadResult:
-        """Return what to say when the queue that was read is there no longer: look again."""
+        """Return the result when another queue has replaced the one that was read: read again."""
         result = self._without_reading(request, queue)
         if result is not None:
             return result
-        assert queue is not None, "what has no queue has a result"
+        assert queue is not None, "a read without a queue has a result"
         return ReadResult(
             ReadStatus.NO_MATCHED_MESSAGE, request.offset, queue.min_offset, queue.end
         )
@@ -468,7 +468,8 @@ class StoreReads:
     ) -> bytes | None:
         """Return the record that begins at `offset` and ends by `end`; None if there is none.
 
-        At once, from the map. Who checks all of it himself takes it unchecked.
+        The read is made at once, from the map. A caller that checks all of it passes
+        `is_checked=False`.
         """
         log = self._log
         if (is_checked and log.record_at(offset, end) is None) or not log.files.has(offset):
@@ -481,10 +482,9 @@ class StoreReads:
     def plan_record(
         self, offset: PhysicalOffset, end: PhysicalOffset, *, is_checked: bool = True
     ) -> ColdRecord | bytes | None:
-        """Return what `record_at` does.
+        """Return the record as `record_at`; if it is not in memory, a task for another thread.
 
-        Or, when it is not in memory, what is to be run in another thread; then that has `record`,
-        checked in any case, and wants `release`.
+        After its run the task has `record`, which it checks in any case. `release` must follow.
         """
         if not self._log.files.has(offset) or offset >= end:
             return None

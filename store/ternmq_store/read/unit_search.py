@@ -1,8 +1,8 @@
 """Search for the record and the right unit of a message whose consume queue unit is damaged.
 
-A queue's records lie in the log in the order of their numbers, so the record lies between those of
-its good neighbours. That part of the log is read once for all messages between them, however many
-are damaged. Plain values: for any thread.
+A queue's records lie in the log in the order of their queue offsets, so the record lies between
+those of its good neighbours. One read of that range finds all messages between them. Plain values,
+for any thread.
 """
 
 from bisect import bisect_right, insort
@@ -37,10 +37,10 @@ from ternmq_store.read.message_selection import are_in_order
 from ternmq_store.read.record_reader import RecordReader
 
 SEARCH_BYTES: Final = 64 << 20
-"""Bytes of the log searched in one go; the next read of the message goes on there."""
+"""Bytes of the log searched in one go; the next read of the message resumes there."""
 
 IN_VAIN: Final = 1 << 62
-"""Offset behind every log: there is no good record of the messages."""
+"""Log offset of a search that has found no good record of its messages."""
 
 _PIECE_BYTES: Final = 512 << 10
 _OFFSET_BITS: Final = 63
@@ -48,32 +48,32 @@ _UNITS_BEHIND: Final = 64
 
 
 class UnitSearchResult(NamedTuple):
-    """Messages of a queue, from `first` on before `end`, whose records were looked for together."""
+    """One search for the records of a queue's messages from `first` on before `end`."""
 
     first: int
     end: int
     place: int
-    """Log offset up to which the search went, or `IN_VAIN`."""
+    """Log offset that the search has reached, or `IN_VAIN`."""
 
 
 class QueueSource(NamedTuple):
-    """One queue's units: where they lie, and what is known of them."""
+    """Source of one queue's units, and the known searches for its messages."""
 
     topic: str
     queue_id: int
     files: UnitFiles
     floor: PhysicalOffset
-    """Records of the topic before it count no more."""
+    """Log offset before which records of the topic are deleted."""
 
     ext: ExtSource | None
-    """Extension of the queue, if it has one."""
+    """Extension of the queue; None if it has none."""
 
     searched: Sequence[UnitSearchResult]
-    """Searches before: in the order of the queue, none overlaps another."""
+    """Earlier searches, in the order of the queue; none overlaps another."""
 
 
 class _Neighbour(NamedTuple):
-    """The good message next to damaged ones on one side, or the end of the queue there."""
+    """Good message next to damaged ones on one side, or the end of the queue there."""
 
     number: int
     unit: Unit | None
@@ -103,8 +103,10 @@ def counted(
 class UnitSearch:
     """Search for messages of one queue, which holds one file of the queue open.
 
+    All methods that read raise OSError when the disk fails.
+
     Attributes:
-        searched: What was looked for, by this search or before it.
+        searched: Searches so far, earlier ones included.
     """
 
     def __init__(self, source: LogSource, queue: QueueSource) -> None:
@@ -114,11 +116,7 @@ class UnitSearch:
         self.searched = queue.searched
 
     def unit_at(self, number: int, place: int) -> Units | None:
-        """Return the right unit of a message if its good record begins at `place` of the log.
-
-        Raises:
-            OSError: The disk failed.
-        """
+        """Return the right unit of a message if its good record begins at log offset `place`."""
         queue, batch = self._queue, record_at(self._source, place)
         if batch is None:
             return None
@@ -126,33 +124,22 @@ class UnitSearch:
         return units if numbers.tolist() == [number] else None
 
     def fits(self, number: int, unit: Unit) -> bool:
-        """Return whether a unit has the place and the length of the message's good record.
-
-        Raises:
-            OSError: The disk failed.
-        """
+        """Return whether a unit has the offset and the size of the message's good record."""
         right = None if unit.size == PADDING_SIZE else self.unit_at(number, unit.offset)
         return right is not None and int(right["size"][0]) == unit.size
 
     def codes_of(self, units: Units) -> TagCodes:
-        """Return the tag codes of units, wherever they are kept.
-
-        Raises:
-            OSError: The disk failed.
-        """
+        """Return the tag codes of units, from the units or the extension."""
         ext = self._queue.ext
         return plain_tag_codes(units) if ext is None else ext.tag_codes(units)
 
     def repairs(
         self, numbers: Ints, there: Units, right: Units, codes: TagCodes | None = None
     ) -> list[UnitRepair]:
-        """Return which units of messages are damaged, given the right ones of good records.
+        """Return the repairs of damaged units, by the right units of good records.
 
-        A unit that tells of another good record of the same number stays: the number was given
-        twice. A code that is right stays where it is kept.
-
-        Raises:
-            OSError: The disk failed.
+        A unit of another good record with the same queue offset stays: that offset was assigned
+        twice. A right tag code stays in the unit or in the extension.
         """
         codes = self.codes_of(there) if codes is None else codes
         same_codes = are_same_codes(self._queue.topic, codes, right)
@@ -172,14 +159,11 @@ class UnitSearch:
         return found
 
     def compare(self, numbers: Ints, right: Units) -> list[UnitRepair]:
-        """Return which units of messages are damaged, given the right ones of good records.
+        """Return the repairs of the units of messages, by the right units of good records.
 
         Args:
-            numbers: The messages', ascending.
-            right: As in `repairs`.
-
-        Raises:
-            OSError: The disk failed.
+            numbers: Queue offsets of the messages, ascending.
+            right: Right units of the messages.
         """
         files, found, row = self._queue.files, list[UnitRepair](), 0
         while row < len(numbers):
@@ -194,15 +178,12 @@ class UnitSearch:
         return found
 
     def turn(self, numbers: Ints) -> list[UnitRepair]:
-        """Return which units among and beside those of messages are in the other byte order.
+        """Return the repairs of units in the other byte order, among and beside those of messages.
 
-        Those of damaged records may be, which no record tells of any more.
+        Units of damaged records may be among them, which no record can correct.
 
         Args:
-            numbers: The messages', ascending.
-
-        Raises:
-            OSError: The disk failed.
+            numbers: Queue offsets of the messages, ascending.
         """
         files, found = self._queue.files, list[UnitRepair]()
         if not len(numbers):
@@ -224,18 +205,15 @@ class UnitSearch:
         return len(find_turned(as_units(unit), self._source.end)[0]) > 0
 
     def is_over(self, number: int) -> bool:
-        """Return whether the record of a message was found, or the log has none."""
+        """Return whether the search for a message has ended, with a record or without."""
         searched = searched_at(self.searched, number)
         return number in self._found or (searched is not None and searched.place == IN_VAIN)
 
     def find_all(self, number: int, was: Unit) -> Sequence[UnitRepair]:
-        """Return the damaged units that are met until the search for a message is over.
+        """Return the repairs that the search for a message finds until it is over.
 
-        There is no search for what the unit says lies where the log is known to be damaged, unless
-        the units next to it say that it cannot.
-
-        Raises:
-            OSError: The disk failed.
+        A unit that points into a known damaged range starts no search, unless its offset does not
+        fit between those of the units next to it.
         """
         found: list[UnitRepair] = []
         if not self._is_lost(QueueOffset(number), was):
@@ -244,7 +222,7 @@ class UnitSearch:
         return found
 
     def _is_lost(self, number: QueueOffset, was: Unit) -> bool:
-        """Return whether a unit rightly points to where the log is known to be damaged."""
+        """Return whether a unit rightly points into a known damaged range of the log."""
         if not self._source.damaged.are_in(np.array([was.offset]))[0]:
             return False
         files = self._queue.files
@@ -252,17 +230,15 @@ class UnitSearch:
         return not len(units) or bool(are_in_order(units, files, number)[0])
 
     def find(self, number: int, was: Unit) -> Sequence[UnitRepair]:
-        """Look for the record of a message, in a part of the log at most; `is_over` tells the rest.
+        """Search a part of the log for the record of a message; repeat until `is_over`.
 
         Args:
-            number: Of the message; its search is not over.
-            was: Its unit.
+            number: Queue offset of the message, whose search is not over.
+            was: Present unit of the message.
 
         Returns:
-            The damaged units of all messages, between the good neighbours, whose records were met.
-
-        Raises:
-            OSError: The disk failed.
+            Repairs of the damaged units of all messages, between the good neighbours, whose records
+            were found.
         """
         before, behind = self._neighbour(number, -1), self._neighbour(number, 1)
         low, high = int(max(self._source.start, self._queue.floor)), int(self._source.end)
@@ -289,7 +265,7 @@ class UnitSearch:
     def _neighbour(self, number: int, step: int) -> _Neighbour:
         """Return the next good message in one direction, by doubled steps that are halved again.
 
-        Between it and `number` there may be other good ones.
+        Other good messages may lie between it and `number`.
         """
         files = self._queue.files
         far_end = number - files.min_offset + 1 if step < 0 else files.end - number
@@ -335,7 +311,7 @@ class UnitSearch:
         return np.concatenate(numbers), np.concatenate(units)
 
     def _note(self, first: int, end: int, place: int) -> None:
-        """Note up to where messages were looked for; those that were found need it no more."""
+        """Note the progress of the search for messages that were not found."""
         for number in (*sorted(each for each in self._found if first <= each < end), end):
             if first < number:
                 self.searched = with_searched(self.searched, UnitSearchResult(first, number, place))
@@ -343,7 +319,7 @@ class UnitSearch:
 
 
 def searched_at(searched: Sequence[UnitSearchResult], number: int) -> UnitSearchResult | None:
-    """Return what is known of the search for a message; None = there was none."""
+    """Return the known search for a message; None = there was none."""
     row = bisect_right(searched, number, key=lambda each: each.first) - 1
     return searched[row] if row >= 0 and number < searched[row].end else None
 
@@ -351,7 +327,7 @@ def searched_at(searched: Sequence[UnitSearchResult], number: int) -> UnitSearch
 def with_searched(
     known: Sequence[UnitSearchResult], new: UnitSearchResult
 ) -> Sequence[UnitSearchResult]:
-    """Return what is known after one more search; it replaces what it overlaps."""
+    """Return the known searches and a new one, which replaces those that it overlaps."""
     if new.place == IN_VAIN:
         alike = [
             each
@@ -366,7 +342,7 @@ def with_searched(
 
 
 def record_at(source: LogSource, place: int) -> RecordBatch | None:
-    """Return the record that begins at `place` of the log, verified; None if no good one does.
+    """Return the verified record that begins at log offset `place`; None if there is none.
 
     Raises:
         OSError: The disk failed.

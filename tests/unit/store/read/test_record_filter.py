@@ -4,7 +4,7 @@ import pytest
 from ternmq_model.properties import encode_properties
 from ternmq_model.record.format import decode_record, read_properties
 from ternmq_store.read import record_filter
-from ternmq_store.read.record_filter import keep_wanted, passes
+from ternmq_store.read.record_filter import filter_rows, passes
 from tests.support.records import record
 
 V6 = bytes(range(16)) + (9).to_bytes(4, "big")
@@ -46,11 +46,11 @@ def test_unreadable_record_does_not_pass() -> None:
     assert not passes(memoryview(data[:-1] + b"x"), 0, len(data) - 1, lambda _: True)
 
 
-def looked_at(count: int, *, messages_max: int, bytes_max: int) -> tuple[list[int], int]:
+def inspected(count: int, *, messages_max: int, bytes_max: int) -> tuple[list[int], int]:
     data = [record("T", properties={"a": str(number % 2)}) for number in range(count)]
     sizes = np.array([len(each) for each in data], dtype=np.int64)
     starts = np.cumsum(sizes) - sizes
-    kept = keep_wanted(
+    kept = filter_rows(
         memoryview(b"".join(data)),
         0,
         starts,
@@ -59,14 +59,14 @@ def looked_at(count: int, *, messages_max: int, bytes_max: int) -> tuple[list[in
         messages_max=messages_max,
         bytes_max=bytes_max,
     )
-    return kept.rows.tolist(), kept.looked_at
+    return kept.rows.tolist(), kept.inspected
 
 
 def test_messages_are_tested_until_enough_match(monkeypatch: pytest.MonkeyPatch) -> None:
     size = len(record("T", properties={"a": "1"}))
-    assert looked_at(6, messages_max=9, bytes_max=1 << 20) == ([1, 3, 5], 6)
-    assert looked_at(6, messages_max=2, bytes_max=1 << 20) == ([1, 3], 5)
-    assert looked_at(6, messages_max=9, bytes_max=2 * size) == ([1, 3], 5)
-    assert looked_at(6, messages_max=9, bytes_max=1) == ([1], 3)
+    assert inspected(6, messages_max=9, bytes_max=1 << 20) == ([1, 3, 5], 6)
+    assert inspected(6, messages_max=2, bytes_max=1 << 20) == ([1, 3], 5)
+    assert inspected(6, messages_max=9, bytes_max=2 * size) == ([1, 3], 5)
+    assert inspected(6, messages_max=9, bytes_max=1) == ([1], 3)
     monkeypatch.setattr(record_filter, "FILTER_PROPERTY_BYTES_MAX", 10)
-    assert looked_at(6, messages_max=9, bytes_max=1 << 20) == ([1], 3)
+    assert inspected(6, messages_max=9, bytes_max=1 << 20) == ([1], 3)
