@@ -1,4 +1,4 @@
-"""Files that grow at their end: space that is made real ahead, and bytes that wait for a sync."""
+"""Files that grow at their end: space is made real ahead, and unsynced bytes are known."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,9 +25,9 @@ class AppendedFiles:
         self._dirty_from: int | None = None
 
     def open_files(self, found: Sequence[FoundFile]) -> None:
-        """Map files that exist. The caller must find or cut the end then."""
+        """Map existing files. The caller must find or cut the end then."""
         for file in found:
-            # Many queues have many files: each keeps no more than what its map needs.
+            # Many queues have many files: a parked file has a map, but no descriptor.
             self.files.open_file(file.base).file.park()
 
     def _make_real(self, begin: int, until: int) -> None:
@@ -51,11 +51,11 @@ class AppendedFiles:
     def _drop_files(self, at: int) -> None:
         """Remove the files that begin at `at` or behind it, durably."""
         if self.files.drop_from(at):
-            # A file that came back with the power would be taken for one of this queue.
+            # A file that reappears after a power loss would count as one of this queue.
             self._file_system.sync_folder(self.files.folder)
 
     def _wipe(self, at: int) -> bool:
-        """Write zeros over the last file from `at` on; return whether anything else was there."""
+        """Write zeros over the last file from `at` on; return whether other bytes were there."""
         last, is_changed = self.files.last, False
         for position in range(at - last.base, last.file_bytes, _PIECE_BYTES):
             data = last.file.read(position, min(_PIECE_BYTES, last.file_bytes - position))
@@ -65,7 +65,7 @@ class AppendedFiles:
         return is_changed
 
     def _take_dirty(self, end: int) -> Sequence[Path]:
-        """Return the files with bytes before `end` that may not be on disk."""
+        """Return the files with unsynced bytes before `end`."""
         if self._dirty_from is None:
             return ()
         dirty = self.files.files_between(self._dirty_from, end + 1)

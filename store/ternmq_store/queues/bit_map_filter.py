@@ -15,15 +15,15 @@ class BitMapFilter(NamedTuple):
     """A reader's filter on bit maps."""
 
     bits: bytes
-    """Bits that are all set in the bit map of a message that may match. A bit map of another length
-    decides nothing."""
+    """Bits that are all set in the bit map of a message that may match. A message whose bit map has
+    another length may match, too."""
 
     begin: int
-    """Log offset before which bit maps of messages decide nothing."""
+    """Log offset before which every message may match, whatever its bit map."""
 
     @property
     def unit_type(self) -> "np.dtype[np.void]":
-        """Return the layout of a unit with such a bit map."""
+        """Layout of a unit with such a bit map."""
         return np.dtype([*EXT_FIELDS, ("bit_map", "u1", (len(self.bits),))])
 
     def may_match(self, units: NDArray[np.void]) -> NDArray[np.bool_]:
@@ -33,8 +33,8 @@ class BitMapFilter(NamedTuple):
             units: Units of the layout `unit_type`.
         """
         bits: NDArray[np.uint8] = np.frombuffer(self.bits, dtype=np.uint8)
-        tells = units["bit_map_bytes"] == len(bits)
-        tells &= units["size"] == units.dtype.itemsize
+        is_decided = units["bit_map_bytes"] == len(bits)
+        is_decided &= units["size"] == units.dtype.itemsize
         matched: NDArray[np.bool_] = ((units["bit_map"] & bits) == bits).all(axis=1)
-        matched |= ~tells
+        matched |= ~is_decided
         return matched

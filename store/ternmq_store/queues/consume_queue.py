@@ -1,6 +1,6 @@
-"""One consume queue: where in the log each message of a queue lies (docs/formats/consume-queue.md).
+"""One consume queue: log offsets of a queue's messages (docs/formats/consume-queue.md).
 
-Unit `n` belongs to the message with queue offset `n`. All units can be built again from the log.
+Unit `n` belongs to the message with queue offset `n`. All units can be rebuilt from the log.
 
 Source: RocketMQ `ConsumeQueue`.
 """
@@ -56,36 +56,37 @@ _PIECE_UNITS: Final = 3_200
 _PADDING_UNITS: Final = 100_000  # in one step
 
 
-def point_to_same(there: Units, wanted: Units) -> NDArray[np.bool_]:
+def point_to_same(there: Units, right: Units) -> NDArray[np.bool_]:
     """Return for each row whether both units point to the same record."""
-    same: NDArray[np.bool_] = there["offset"] == wanted["offset"]
-    same &= there["size"] == wanted["size"]
+    same: NDArray[np.bool_] = there["offset"] == right["offset"]
+    same &= there["size"] == right["size"]
     return same
 
 
-def are_same_codes(topic: str, there: TagCodes, wanted: Units) -> NDArray[np.bool_]:
-    """Return for each row whether a unit, or its extension, has the code of its message."""
-    same: NDArray[np.bool_] = there.codes == wanted["tag_code"]
-    if topic == WHEEL_TOPIC:  # RocketMQ has the tag's code there, we the time
+def are_same_codes(topic: str, there: TagCodes, right: Units) -> NDArray[np.bool_]:
+    """Return for each row whether a unit, or its extension, has the tag code of its message."""
+    same: NDArray[np.bool_] = there.codes == right["tag_code"]
+    if topic == WHEEL_TOPIC:  # RocketMQ stores the tag's code there, TernMQ the delivery time
         same |= np.abs(there.codes) <= _TAG_CODE_MAX
-        same |= np.isin(there.codes - wanted["tag_code"], CODES_BESIDE)
+        same |= np.isin(there.codes - right["tag_code"], CODES_BESIDE)
     return same if there.is_known is None else same & there.is_known
 
 
 class ConsumeQueue(AppendedFiles):
-    """The units of one queue.
+    """Units of one queue.
 
     Owned by `ConsumeQueues`, on the store's thread.
 
     Attributes:
-        min_offset: The first message that can be read.
-        end: Number behind the last message that can be read.
-        next_offset: Number of the next message to be stored; at least `end`.
+        min_offset: Queue offset of the first readable message.
+        end: Queue offset behind the last readable message.
+        next_offset: Queue offset of the next message to be stored; at least `end`.
         ext: Extension of the queue; None when it never had one.
         ext_unit_bytes: Bytes to reserve for each extension unit; 0 = none is added.
-        repeated: Count of records left out because their number is impossible or another's.
-        skipped: Count of numbers that no record has.
-        fileless: Count of records left out because the file of their unit is gone.
+        repeated: Count of records that were left out because their queue offset is impossible or
+            belongs to another record.
+        skipped: Count of queue offsets that no record has.
+        fileless: Count of records that were left out because the file of their unit is gone.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class ConsumeQueue(AppendedFiles):
         """Make the space of the units below `until` real.
 
         Raises:
-            OSError: It cannot be. The queue is as before.
+            OSError: There is no space, or the disk failed. The queue is as before.
         """
         if self.ext is not None and self.ext_unit_bytes:
             self.ext.reserve(until - self.end, self.ext_unit_bytes)
@@ -119,7 +120,7 @@ class ConsumeQueue(AppendedFiles):
             ext: Extension units of the messages, if any.
 
         Raises:
-            OSError: There was no space, and nobody had reserved it. Nothing was added.
+            OSError: There was no space, and none was reserved. Nothing was added.
         """
         count = len(units)
         at = logic_offset(self.end)
@@ -161,9 +162,9 @@ class ConsumeQueue(AppendedFiles):
     def put(
         self, offsets: Ints, units: Units, ext: ExtRows | None = None, *, pads: bool = True
     ) -> bool:
-        """Add units of records in the order of the log, some of which may be there already.
+        """Add units of records in the order of the log; some may be in the queue already.
 
-        Right units that are there stay; wrong ones are written again.
+        Right units of the queue stay; wrong ones are rewritten.
 
         Args:
             offsets: Queue offsets of the messages.
@@ -175,7 +176,7 @@ class ConsumeQueue(AppendedFiles):
             True if each message followed the one before; False if units are missing.
 
         Raises:
-            OSError: There was no space. Some may have been added.
+            OSError: There was no space. Some units may have been added.
         """
         first, count = int(offsets[0]), len(offsets)
         if count == 1 or bool((np.diff(offsets) == 1).all()):
@@ -205,9 +206,9 @@ class ConsumeQueue(AppendedFiles):
             count += len(there)
         return count
 
-    def _are_same(self, there: Units, wanted: Units) -> NDArray[np.bool_]:
-        same = are_same_codes(self.topic, self.tag_codes(there), wanted)
-        return same & point_to_same(there, wanted)
+    def _are_same(self, there: Units, right: Units) -> NDArray[np.bool_]:
+        same = are_same_codes(self.topic, self.tag_codes(there), right)
+        return same & point_to_same(there, right)
 
     @property
     def _first(self) -> QueueOffset:
@@ -217,7 +218,7 @@ class ConsumeQueue(AppendedFiles):
         physical = int(unit["offset"][0])
         if offset < self._first:
             self.fileless += 1
-            return  # its file was deleted as too old
+            return  # retention deleted the file of the unit
         if offset < self.end and (
             physical <= self.newest_before(self.end) or self.unit(offset).size == PADDING_SIZE
         ):
@@ -237,22 +238,22 @@ class ConsumeQueue(AppendedFiles):
             self.repeated += 1
             return
         if offset < self.end:
-            # RocketMQ deleted the topic and it began anew at 0: the later record counts.
+            # RocketMQ deleted the topic, and its queue restarted at 0: the later record counts.
             self.cut(offset)
         if offset > self.end:
             self._pad(offset)
         self.append(unit, ext)
 
     def _correct(self, offset: QueueOffset, unit: Units, ext: ExtRows | None) -> None:
-        there, wanted = self.unit(offset), int(unit["offset"][0])
+        there, physical = self.unit(offset), int(unit["offset"][0])
         if self._are_same(self.units(offset, 1), unit).all():
             return
-        if there.size > 0 and wanted < there.offset and wanted <= self.newest_before(offset):
-            return  # that of a later record of the same number: the topic was deleted in between
+        if there.size > 0 and physical < there.offset and physical <= self.newest_before(offset):
+            return  # the unit of a later record, behind a deletion of the topic
         self._rewrite(offset, self._extend(unit, ext))
 
     def repair(self, repair: UnitRepair) -> bool:
-        """Write the right unit over a damaged one; return whether that was still there."""
+        """Write the right unit over a damaged one, unless that has changed; return whether it has not."""
         offset, was, unit = repair
         if not self._first <= offset < self.end or self.unit(offset) != was:
             return False
@@ -281,7 +282,7 @@ class ConsumeQueue(AppendedFiles):
 
     def _pad(self, until: QueueOffset) -> None:
         if not self.files.files:
-            # RocketMQ begins a queue in the middle of a file alike: `fillPreBlank`.
+            # As RocketMQ begins a queue in the middle of a file: `fillPreBlank`.
             base = base_of(logic_offset(until), self.files.file_bytes)
             self._real_end = LogicOffset(base)
             self.end = self.min_offset = QueueOffset(base // UNIT_BYTES)
@@ -299,7 +300,7 @@ class ConsumeQueue(AppendedFiles):
             self.append(make_padding(min(until - self.end, _PADDING_UNITS)))
 
     def units(self, offset: QueueOffset, count: int) -> Units:
-        """Return up to `count` units from `offset` on, of one file: a view, not to be kept."""
+        """Return up to `count` units from `offset` on, of one file: a view, to be released soon."""
         at = logic_offset(offset)
         file = self.files.at(at)
         last = min(QueueOffset(offset + count), self.end)
@@ -307,11 +308,11 @@ class ConsumeQueue(AppendedFiles):
         return file.bytes[position : min(logic_offset(last), file.end) - file.base].view(UNIT)
 
     def unit(self, offset: QueueOffset) -> Unit:
-        """Return the unit of message `offset`, which must be there."""
+        """Return the unit of message `offset`, which must exist."""
         return unit_of(self.units(offset, 1))
 
     def last_unit(self, end: QueueOffset | None = None) -> Unit | None:
-        """Return the newest unit of a message, before `end` where it is given."""
+        """Return the newest unit of a message, of those before `end`; None if there is none."""
         found = last_message(self, self.end if end is None else end, begin=self._first)
         return None if found is None else self.unit(found)
 
@@ -324,7 +325,7 @@ class ConsumeQueue(AppendedFiles):
         return self.ext is None or self.ext.unit(unit.tag_code) is None
 
     def unit_files(self) -> UnitFiles:
-        """Return a reader of every place that the queue's files have for units."""
+        """Return a reader of all units of the queue's files, written or not."""
         files = self.files.files
         if not files:
             return self.units_between(0, 0)
@@ -341,7 +342,7 @@ class ConsumeQueue(AppendedFiles):
         return bool(files) and len(good_units(read_units(files[0].file, 0, 1), offset)) > 0
 
     def find_written(self) -> None:
-        """Set the end behind the last unit written, after a clean stop."""
+        """Set the end behind the last written unit, after a clean stop."""
         if self.files.files:
             last = self.files.last
             count = count_written(last.file, last.file_bytes // UNIT_BYTES)
@@ -351,7 +352,7 @@ class ConsumeQueue(AppendedFiles):
         """Wipe all units but those of records before `limit`.
 
         Raises:
-            OSError: It could not be done.
+            OSError: The disk failed.
 
         Source: RocketMQ `ConsumeQueue.truncateDirtyLogicFiles`.
         """
@@ -360,7 +361,7 @@ class ConsumeQueue(AppendedFiles):
         while files and not len(good_units(read_units(files[-1].file, 0, 1), limit)):
             self.files.drop_from(files[-1].base)
         if len(files) < count:
-            # Files that came back with the power would be taken for those of a queue in use.
+            # Files that reappear after a power loss would count as files of a queue in use.
             self._file_system.sync_folder(self.files.folder)
         if not files:
             self.cut(QueueOffset(0))
@@ -389,7 +390,7 @@ class ConsumeQueue(AppendedFiles):
         files = self.files.files
         first = files[0].base // UNIT_BYTES if files else end
         self.min_offset = QueueOffset(min(max(self.min_offset, first), end))
-        # What is behind the end, in the file that holds it, is made real again when it is needed.
+        # Space behind the end, in the file that holds it, is made real again on demand.
         self._real_end = LogicOffset(
             min(files[-1].base + files[-1].real_bytes, files[-1].end) if files else 0
         )
@@ -407,18 +408,18 @@ class ConsumeQueue(AppendedFiles):
         return None
 
     def correct_min_offset(self, log_start: PhysicalOffset) -> None:
-        """Set the beginning to the first message whose record is still in the log."""
+        """Set the start to the first message whose record is still in the log."""
         self.min_offset = max(self.min_offset, self._first)
         self.min_offset = first_kept(self, log_start)
 
     def begin_at(self, offset: QueueOffset) -> None:
-        """Move the beginning to `offset`, unless the queue begins later already."""
+        """Move the start to `offset`, unless the queue starts later already."""
         self.min_offset = max(self.min_offset, min(offset, self.end))
 
     def delete_read(self) -> Sequence[MappedFile]:
         """Release the files before the first message; the caller removes them, oldest first.
 
-        The one with the newest unit stays: it tells which offset is next.
+        The file with the newest unit stays: it determines the next offset.
 
         Source: RocketMQ `ConsumeQueue.deleteExpiredFile`.
         """
@@ -436,7 +437,7 @@ class ConsumeQueue(AppendedFiles):
         return ()
 
     def take_dirty(self) -> Sequence[Path]:
-        """Return the files with units that may not be on disk; the caller syncs them.
+        """Return the files with unsynced units; the caller syncs them.
 
         Files of `take_new` are among them only if they have such units.
         """
@@ -446,9 +447,9 @@ class ConsumeQueue(AppendedFiles):
         return [*further, *self._take_dirty(logic_offset(self.end))]
 
     def take_new(self) -> Sequence[UnsyncedNames]:
-        """Return the files and folders made since the last call; the caller syncs them.
+        """Return the files and folders created since the last call; the caller syncs them.
 
-        Until then a crash may take them, and their units with them.
+        Until then a crash may remove them, and their units with them.
         """
         ext = () if self.ext is None else (self.ext.files.take_new(),)
         return (*ext, self.files.take_new())

@@ -1,8 +1,8 @@
 """Extension of a consume queue: bit maps and long tag codes (docs/formats/consume-queue-ext.md).
 
 A unit: size 2 | tag code 8 | store time 8 | bit map length 2 | bit map, big-endian. The consume
-queue's unit then keeps, in place of the tag code, where that is: below all tag codes. Four bytes of
-a file always stay free; a size of -1 says that the next file goes on.
+queue's unit then contains the address of that unit in place of the tag code: a number below all tag
+codes. Four bytes of a file always stay free; a size of -1 refers to the next file.
 
 Source: RocketMQ `ConsumeQueueExt`.
 """
@@ -38,25 +38,25 @@ from ternmq_store.queues.ext_units import (
 CONSUME_QUEUE_EXT_FILE_BYTES: Final = 48 << 20
 _END_BYTES: Final = 4
 ADDRESS_MAX: Final = -(1 << 31) - 1
-"""Greatest address of a unit here; greater values are tag codes."""
+"""Greatest address of an extension unit; greater values are tag codes."""
 
 _PIECE_BYTES: Final = 1 << 16
 
 
 class ExtRows(NamedTuple):
-    """Extensions of a batch's units."""
+    """Content of the extension units of a batch."""
 
     stored_at_ms: Ints
     bit_maps: Sequence[bytes]
-    """Empty = nothing is known of who may want the message."""
+    """Bit map of each message; empty = no filter is known."""
 
     def at(self, rows: Ints) -> "ExtRows":
-        """Return those of some rows."""
+        """Return the content of some rows."""
         return ExtRows(self.stored_at_ms[rows], [self.bit_maps[row] for row in rows.tolist()])
 
 
 def rows_from(rows: ExtRows | None, first: int, last: int) -> ExtRows | None:
-    """Return those of the rows from `first` on before `last`, if there are any."""
+    """Return the content of the rows from `first` on before `last`; None without an extension."""
     return None if rows is None else rows.at(np.arange(first, last))
 
 
@@ -65,20 +65,20 @@ class TagCodes(NamedTuple):
 
     codes: Ints
     is_known: NDArray[np.bool_] | None
-    """True for codes that are known; None = all. A filter must take the others as matches."""
+    """True for known codes; None = all are known. A filter must treat the others as matches."""
 
     def of(self, rows: slice | Ints | Sequence[int]) -> "TagCodes":
-        """Return those of some rows."""
+        """Return the tag codes of some rows."""
         return TagCodes(self.codes[rows], None if self.is_known is None else self.is_known[rows])
 
 
 def is_address(tag_codes: Ints) -> NDArray[np.bool_]:
-    """Return for each tag code of a consume queue whether it is the address of an ext unit."""
+    """Return for each tag code of a consume queue whether it is an address of an ext unit."""
     return tag_codes <= ADDRESS_MAX
 
 
 def plain_tag_codes(units: NDArray[np.void]) -> TagCodes:
-    """Return the tag codes of a consume queue's units without looking up those kept elsewhere."""
+    """Return the tag codes in a consume queue's units, without a look-up in its extension."""
     codes = units["tag_code"].astype(np.int64)
     elsewhere = is_address(codes)
     return TagCodes(codes, ~elsewhere if elsewhere.any() else None)
@@ -132,7 +132,7 @@ class ExtLookup(ABC):
 
 @dataclass(frozen=True, slots=True)
 class ExtSource(ExtLookup):
-    """Place of one queue's extension: plain values, good in any thread."""
+    """Folder of one queue's extension: plain values, for any thread."""
 
     files: FileSystem
     folder: Path
@@ -149,7 +149,7 @@ class ExtSource(ExtLookup):
                 yield rows[inside], self._read(base, offsets[inside] - base, kind)
 
     def _read(self, base: int, positions: Ints, kind: "np.dtype[np.void]") -> NDArray[np.void]:
-        """Return what begins at positions of one file; zeros where that is too near its end."""
+        """Return the units at positions of one file; zeros where a position is too near its end."""
         found = np.zeros(len(positions), dtype=kind)
         order = np.argsort(positions, kind="stable")
         cuts = np.flatnonzero(np.diff(positions[order]) > _PIECE_BYTES) + 1
@@ -166,12 +166,12 @@ class ExtSource(ExtLookup):
 
 
 class ConsumeQueueExt(AppendedFiles, ExtLookup):
-    """The units of one queue.
+    """Extension units of one queue.
 
     Owned by its `ConsumeQueue`, on the store's thread.
 
     Attributes:
-        end: Behind the last unit.
+        end: Offset behind the last unit.
     """
 
     def __init__(
@@ -181,14 +181,14 @@ class ConsumeQueueExt(AppendedFiles, ExtLookup):
         self.end = 0
 
     def source(self) -> ExtSource:
-        """Return where the units lie, for who reads them in another thread."""
+        """Return the source of the units, for reads in another thread."""
         return ExtSource(self._file_system, self.files.folder, self.files.file_bytes)
 
     def reserve(self, count: int, unit_bytes: int) -> None:
         """Make space real for `count` units more.
 
         Raises:
-            OSError: It cannot be. The queue is as before.
+            OSError: There is no space, or the disk failed. The queue is as before.
         """
         if count > 0:
             self._make_real(self.end, self.end + count * unit_bytes + _END_BYTES)
@@ -197,7 +197,7 @@ class ConsumeQueueExt(AppendedFiles, ExtLookup):
         """Add units and return their addresses. A bit map that is too long is left out.
 
         Raises:
-            OSError: There was no space, and nobody had reserved it. Nothing was added.
+            OSError: There was no space, and none was reserved. Nothing was added.
 
         Source: RocketMQ `ConsumeQueueExt.put`.
         """
@@ -249,17 +249,17 @@ class ConsumeQueueExt(AppendedFiles, ExtLookup):
         """Cut the units behind the one at `address`, and wipe their bytes.
 
         Args:
-            address: The newest that the consume queue tells of; None = it tells of none.
+            address: Newest address in the consume queue; None = there is none.
 
         Raises:
-            OSError: It could not be done.
+            OSError: The disk failed.
 
         Source: RocketMQ `ConsumeQueueExt.truncateByMaxAddress`.
         """
         end = 0
         if address is not None:
             offset, unit = address - FIRST_ADDRESS, self.unit(address)
-            # Where the last unit is lost nobody knows where it ended: the next file is free.
+            # The end of a lost last unit is unknown: the next file is free.
             end = (
                 base_of(offset, self.files.file_bytes) + self.files.file_bytes
                 if unit is None
@@ -283,5 +283,5 @@ class ConsumeQueueExt(AppendedFiles, ExtLookup):
         return self.files.drop_before(address - FIRST_ADDRESS)
 
     def take_dirty(self) -> Sequence[Path]:
-        """Return the files with units that may not be on disk; the caller syncs them."""
+        """Return the files with unsynced units; the caller syncs them."""
         return self._take_dirty(self.end)

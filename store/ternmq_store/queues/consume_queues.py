@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class ConsumeQueues:
-    """The store's consume queues.
+    """Consume queues of a store.
 
     Owned by `MessageStore`, on the store's thread.
     """
@@ -64,7 +64,7 @@ class ConsumeQueues:
         return self._queues.get((topic, queue_id))
 
     def of(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Return a queue, which has no files before it needs them. The topic's name is checked."""
+        """Return a queue, which creates its files on demand. The topic's name must be valid."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             queue = self._make(topic, queue_id)
@@ -73,7 +73,6 @@ class ConsumeQueues:
         return queue
 
     def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Return a new queue, with the files of what its units have no room for, if any."""
         queue = ConsumeQueue(self._files, self._root, topic, queue_id, self._file_bytes)
         self._queues[topic, queue_id] = queue
         self._add_ext(queue)
@@ -96,18 +95,18 @@ class ConsumeQueues:
         queue.ext = ext
 
     def load(self, *, was_clean: bool) -> bool:
-        """Map the files of every queue, and remove files that cannot be part of one.
+        """Map the files of every queue, and remove files that do not fit into their queue.
 
         Args:
             was_clean: True after a clean stop.
 
         Returns:
-            True if no unit can be missing because of removed files.
+            True if the removed files had no units.
         """
         found = list(self._find())
         lengths = [file.file_bytes for _, _, files in found for file in files]
         self._file_bytes = unit_file_bytes(lengths) or self._file_bytes
-        whole = True
+        is_complete = True
         for topic, queue_id, files in found:
             good = _row(files, self._file_bytes)
             for file in files[len(good) :]:
@@ -115,12 +114,12 @@ class ConsumeQueues:
                 self._files.remove(file.path)
             if len(good) < len(files):
                 self._files.sync_folder(queue_folder(self._root, topic, queue_id))
-                # A crash may leave the last file just made, still without its length.
+                # A crash may leave a new last file, still without its length.
                 was_made = not was_clean and files[-1].file_bytes == 0
-                whole &= was_made and len(good) == len(files) - 1
+                is_complete &= was_made and len(good) == len(files) - 1
             if good:
                 self._make(topic, queue_id).open_files(good)
-        return whole
+        return is_complete
 
     def _find(self) -> Iterator[tuple[str, int, Sequence[FoundFile]]]:
         folder = consume_queue_folder(self._root)
@@ -135,9 +134,9 @@ class ConsumeQueues:
                     yield topic, int(name), find_files(self._files, folder / topic / name)
 
     def delete(self, *topics: str) -> None:
-        """Remove all queues of topics; the names are gone for good when this returns."""
-        doomed = frozenset(topics)
-        for key in [key for key in self._queues if key[0] in doomed]:
+        """Remove all queues of topics, durably."""
+        deleted = frozenset(topics)
+        for key in [key for key in self._queues if key[0] in deleted]:
             queue = self._queues.pop(key)
             if queue.files.files:
                 queue.files.drop_from(0)
@@ -158,11 +157,11 @@ class ConsumeQueues:
             self._files.sync_folder(folder.parent)
 
     def take_dirty(self) -> Sequence[Path]:
-        """Return the files with units that may not be on disk; the caller syncs them."""
+        """Return the files with unsynced units; the caller syncs them."""
         return [path for queue in self._queues.values() for path in queue.take_dirty()]
 
     def take_new(self) -> UnsyncedNames:
-        """Return the files and folders made since the last call; the caller syncs them."""
+        """Return the files and folders created since the last call; the caller syncs them."""
         new = [each for queue in self._queues.values() for each in queue.take_new()]
         files = [path for each in new for path in each.files]
         folders = dict.fromkeys(path for each in new for path in each.folders)
@@ -176,12 +175,12 @@ class ConsumeQueues:
 
 
 def _row(files: Sequence[FoundFile], file_bytes: int) -> Sequence[FoundFile]:
-    """Return the files from the first one on that follow each other and have the right length."""
+    """Return the first files that follow each other and have the right length."""
     return files[: count_in_row([(file.base, file.file_bytes) for file in files], file_bytes)]
 
 
 def unit_file_bytes(lengths: Sequence[int]) -> int:
-    """Return the length that most files of queues have and that a file can have; 0 without any."""
+    """Return the most frequent valid length of queue files; 0 if there is none."""
     for length, _ in Counter(lengths).most_common():
         if length > 0 and length % UNIT_BYTES == 0:
             return length
@@ -189,11 +188,11 @@ def unit_file_bytes(lengths: Sequence[int]) -> int:
 
 
 def count_in_row(files: Sequence[tuple[int, int]], file_bytes: int) -> int:
-    """Return how many files from the first on follow each other and have the right length.
+    """Return how many of the first files follow each other and have the right length.
 
     Args:
-        files: Base and length of each.
-        file_bytes: That length.
+        files: Base and length of each file.
+        file_bytes: Right length.
     """
     for index, (base, length) in enumerate(files):
         expected = files[0][0] + index * file_bytes

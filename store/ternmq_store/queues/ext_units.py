@@ -19,7 +19,7 @@ EXT_FIELDS: Final[list[Any]] = [
     ("stored_at_ms", ">i8"),
     ("bit_map_bytes", ">i2"),
 ]
-"""Header of a unit; its bit map follows."""
+"""Fields of a unit's header; its bit map follows."""
 
 EXT_HEADER: Final[np.dtype[np.void]] = np.dtype(EXT_FIELDS)
 _HEAD: Final = struct.Struct(">hqqh")
@@ -60,7 +60,7 @@ def find_ext_unit(data: bytes | memoryview, position: int) -> ExtUnit | None:
 
 
 def units_in(view: memoryview, positions: Ints, kind: "np.dtype[np.void]") -> NDArray[np.void]:
-    """Return copies of the units at `positions`; each must lie in `view` as long as `kind`."""
+    """Return copies of the units at `positions`, each of the layout `kind`, all within `view`."""
     window: NDArray[np.void] = np.ndarray(
         (len(view) - kind.itemsize + 1,), np.dtype((np.void, kind.itemsize)), view, strides=(1,)
     )

@@ -17,7 +17,7 @@ class UnitRow(Protocol):
     end: QueueOffset
 
     def units(self, offset: QueueOffset, count: int) -> Units:
-        """Return up to `count` units from `offset` on, at least one where there are any."""
+        """Return up to `count` units from `offset` on, at least one if there are any."""
         ...
 
     def unit(self, offset: QueueOffset) -> Unit:
@@ -28,17 +28,17 @@ class UnitRow(Protocol):
 def first_from(
     queue: UnitRow, place: PhysicalOffset, *, end: QueueOffset | None = None
 ) -> QueueOffset:
-    """Return the queue's first message whose record lies at `place` or behind it.
+    """Return the queue's first message whose record lies at log offset `place` or behind it.
 
-    Offsets of records rise along a queue, so it is found by halving: some twenty units are read.
+    Log offsets rise along a queue, so a binary search finds it: some twenty units are read.
 
     Args:
-        queue: Its units.
-        place: Offset in the log.
-        end: Number behind the last message that is searched. None = all.
+        queue: Units of the queue.
+        place: Log offset.
+        end: Queue offset behind the last message to search. None = the end of the queue.
 
     Returns:
-        That end where there is none.
+        The message's queue offset; `end` if there is none.
     """
     end = queue.end if end is None else end
     low, high = queue.min_offset, end
@@ -53,10 +53,10 @@ def first_from(
 
 
 def first_kept(queue: UnitRow, log_start: PhysicalOffset) -> QueueOffset:
-    """Return the queue's first message that is not gone from the log; its end when all are.
+    """Return the queue's first message that is not gone from the log; its end when all are gone.
 
-    One damaged unit may mislead the halving, and all messages before it would seem to be gone. So
-    the message before the one that was found is looked at: one that is damaged counts as there.
+    One damaged unit may mislead the binary search, so that all messages before it seem to be gone.
+    So the message before the result is inspected: one with a damaged unit counts as present.
 
     Source: RocketMQ `ConsumeQueue.correctMinOffset`, which trusts every unit.
     """
@@ -71,12 +71,12 @@ def first_kept(queue: UnitRow, log_start: PhysicalOffset) -> QueueOffset:
 def last_message(
     queue: UnitRow, end: QueueOffset, *, begin: QueueOffset | None = None
 ) -> QueueOffset | None:
-    """Return the last unit before `end` that stands for a message; None if none does.
+    """Return the queue offset of the last message before `end`; None if there are only gaps.
 
     Args:
-        queue: Its units.
-        end: Number behind the last unit that is searched.
-        begin: Number of the first unit that is searched. None = the queue's first message.
+        queue: Units of the queue.
+        end: Queue offset behind the last unit to search.
+        begin: Queue offset of the first unit to search. None = the queue's first message.
     """
     first, count = queue.min_offset if begin is None else begin, 1
     while end > first:
@@ -96,7 +96,7 @@ def last_message(
 def _is_doubtful(queue: UnitRow, gone: QueueOffset, log_start: PhysicalOffset) -> bool:
     """Return whether a message only seems gone because its damaged unit has misled the search.
 
-    It points before any log, or the message before it, which would go earlier, is not gone.
+    A damaged unit has a negative log offset, or the message before it is not gone.
     """
     if queue.unit(gone).offset < 0:
         return True
@@ -105,7 +105,7 @@ def _is_doubtful(queue: UnitRow, gone: QueueOffset, log_start: PhysicalOffset) -
 
 
 def _first_message(queue: UnitRow, begin: QueueOffset, end: QueueOffset) -> QueueOffset:
-    """Return the first unit from `begin` on that stands for a message; `end` if none does."""
+    """Return the queue offset of the first message from `begin` on; `end` if there is none."""
     count = 1
     while begin < end:
         units = queue.units(begin, min(count, end - begin))

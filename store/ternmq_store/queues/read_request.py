@@ -1,6 +1,6 @@
 """A read of a consume queue: its request, limits, status and result. Pure.
 
-Retrieval, statistics and the broker share these values; this is the lowest room of the three.
+Reads, statistics and the broker share these values.
 
 Source: RocketMQ `GetMessageResult`, `GetMessageStatus`.
 """
@@ -21,7 +21,7 @@ RecordFilter = Callable[[bytes], bool]
 
 
 FILTER_UNITS_MAX: Final = 800
-"""Messages that a read with a filter inspects; more, if it may return more."""
+"""Messages that a read with a filter inspects, unless it may return more."""
 
 
 def _no_sizes() -> NDArray[np.int32]:
@@ -48,17 +48,17 @@ class ReadResult:
 
     Attributes:
         status: Outcome of the read.
-        next_offset: Number at which the next read should begin.
-        min_offset: Number of the first message of the queue.
-        max_offset: Number behind its last message.
-        pieces: The messages' records as they lie in the log. Slices of the map among them: to be
-            copied at once, before anything else is asked of the store.
-        record_sizes: The records' lengths.
+        next_offset: Queue offset at which the next read should begin.
+        min_offset: Queue offset of the first message.
+        max_offset: Queue offset behind the last message.
+        pieces: Records of the messages as they lie in the log. Some are slices of the map: the
+            caller copies them before its next call of the store.
+        record_sizes: Lengths of the records.
         scanned: Count of inspected messages, with the returned ones.
         skipped: Count of inspected messages that are damaged, or whose units are.
         behind_bytes: Distance of the last inspected message from the end of the log.
-        suggest_pull_from_slave: True if that is more than memory holds, so that a slave, if there
-            is one, should serve this reader.
+        suggest_pull_from_slave: True if that distance is greater than the share of memory for the
+            log, so that a slave, if there is one, should serve this reader.
     """
 
     status: ReadStatus
@@ -84,13 +84,13 @@ class ReadResult:
 
 
 class ReadLimits(NamedTuple):
-    """Limits of one read. The first message is taken however long it is."""
+    """Limits of one read. The first message may be longer than `bytes_max`."""
 
     messages_max: int
     bytes_max: int
 
     def within(self, messages_max: int, bytes_max: int) -> "ReadLimits":
-        """Return the lower limits of these and the given ones."""
+        """Return the lower of these and the given limits."""
         return ReadLimits(min(self.messages_max, messages_max), min(self.bytes_max, bytes_max))
 
 
@@ -124,12 +124,12 @@ class ReadRequest:
 
     @property
     def has_filter(self) -> bool:
-        """True if a read may pass messages over."""
+        """True if a read may skip messages."""
         return self.tag_codes is not None or self.record_filter is not None
 
     def units_max(self, limits: ReadLimits) -> int:
         """Return the most messages that one read inspects."""
         if self.record_filter is not None:
             return self.record_filter_max
-        wanted = limits.messages_max
-        return max(FILTER_UNITS_MAX, wanted) if self.has_filter else wanted
+        most = limits.messages_max
+        return max(FILTER_UNITS_MAX, most) if self.has_filter else most

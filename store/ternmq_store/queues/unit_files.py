@@ -1,4 +1,4 @@
-"""Units of one queue by plain reads, while its broker may add to them."""
+"""Units of one queue by plain reads, also while a broker appends units."""
 
 from bisect import bisect_left
 from collections.abc import Generator, Sequence
@@ -31,15 +31,15 @@ class FileUnits(NamedTuple):
 
     file: FoundFile
     first: QueueOffset
-    """Number of the first of them."""
+    """Queue offset of the first unit."""
 
     units: Units
 
 
 def walk_units(files: FileSystem, row: Sequence[FoundFile]) -> Generator[FileUnits]:
-    """Yield the places of a queue's units, written or not, file after file.
+    """Yield the units of a queue, file after file, each file up to its last written unit.
 
-    Unwritten places are zeros. Behind the last written unit of a file nothing of it is yielded.
+    Unwritten units are zeros.
 
     Args:
         files: The file system.
@@ -62,7 +62,7 @@ def walk_units(files: FileSystem, row: Sequence[FoundFile]) -> Generator[FileUni
 def count_written(file: File, places: int) -> int:
     """Return how many of the first `places` units of a file are written.
 
-    Those of a sound queue are written without a hole, so that they are counted by halving.
+    A binary search counts them: the units of a sound queue have no hole.
     """
 
     def is_unwritten(place: int) -> bool:
@@ -77,11 +77,11 @@ class UnitFiles:
 
     Args:
         files: The file system.
-        begin: Number of the first unit that may be read.
+        begin: Queue offset of the first readable unit.
 
     Attributes:
-        min_offset: Number of the first unit that may be read.
-        end: Number behind the last one.
+        min_offset: Queue offset of the first readable unit.
+        end: Queue offset behind the last readable unit.
         folder: Folder of the queue.
         file_bytes: Length of each of its files.
     """
@@ -98,7 +98,7 @@ class UnitFiles:
         self.end = QueueOffset(end)
 
     def units(self, offset: QueueOffset, count: int) -> Units:
-        """Return up to `count` units from `offset` on, of one file; none when that is gone.
+        """Return up to `count` units from `offset` on, of one file; none when the file is gone.
 
         Raises:
             OSError: The disk failed.
@@ -123,14 +123,14 @@ class UnitFiles:
         return unit_of(units) if len(units) else Unit(PhysicalOffset(0), 0, 0)
 
     def written_unit(self, offset: QueueOffset) -> Unit | None:
-        """Return the unit of message `offset`; None when it is not written, or no place of it."""
+        """Return the unit of message `offset`; None when it is not written, or out of bounds."""
         units = good_units(self.units(offset, 1)) if offset >= self.min_offset else _EMPTY
         return unit_of(units) if len(units) else None
 
     def count_before(self, limit: PhysicalOffset) -> QueueOffset:
-        """Return the number behind the last unit that is written for a record before `limit`.
+        """Return the queue offset behind the last unit of a record before log offset `limit`.
 
-        Such units have no hole in a file, so that the last one is found by halving.
+        A binary search finds it: such units have no hole in a file.
         """
 
         def is_behind(offset: int) -> bool:
@@ -146,26 +146,26 @@ class UnitFiles:
         return self.min_offset
 
     def written_from(self, first: QueueOffset) -> Units:
-        """Return the units from `first` on: of each file up to the first that is not written."""
+        """Return the units from `first` on, of each file up to the first unwritten one."""
         parts, at = [_EMPTY], max(first, self.min_offset)
         while at < self.end:
             units = self.units(at, _PIECE_UNITS)
             parts.append(good_units(units))
             next_file = base_of(at * UNIT_BYTES, self.file_bytes) + self.file_bytes
-            is_whole = len(parts[-1]) == len(units) > 0
-            at = QueueOffset(at + len(units) if is_whole else next_file // UNIT_BYTES)
+            is_written = len(parts[-1]) == len(units) > 0
+            at = QueueOffset(at + len(units) if is_written else next_file // UNIT_BYTES)
         return np.concatenate(parts)
 
     def newest_before(self, end: QueueOffset) -> int:
-        """Return where the message before `end` lies in the log; -1 if its unit does not tell."""
+        """Return the log offset in the unit before `end`; -1 if it is of no message."""
         unit = self.unit(QueueOffset(end - 1)) if end > self.min_offset else None
         return -1 if unit is None or unit.size in (0, PADDING_SIZE) else unit.offset
 
     def written_end(self) -> QueueOffset:
-        """Return the number behind the last written unit.
+        """Return the queue offset behind the last written unit.
 
-        No sound queue has an unwritten one before it, so that the end is found by halving. Units
-        behind a hole, which a crash or a lost sector left, are looked for all the same.
+        A binary search finds the end of a sound queue. Units behind a hole, as a crash or a lost
+        sector may leave one, are searched for by a read of the rest.
         """
         numbers = range(self.min_offset, self.end)
         low = self.min_offset + bisect_left(

@@ -1,4 +1,4 @@
-"""The units of consume queues, many at once (docs/formats/consume-queue.md).
+"""Units of consume queues, many at once (docs/formats/consume-queue.md).
 
 A unit is 20 bytes: physical offset 8, record size 4, tag code 8, big-endian.
 """
@@ -14,7 +14,7 @@ from ternmq_model.record.format import OVERHEAD_BYTES, RECORD_BYTES_MAX
 from ternmq_store.disk.filesystem import File
 
 Units = NDArray[np.void]
-"""Units as structures, as they lie in the file."""
+"""Units in the layout of their file."""
 
 _FIELDS: Final[list[Any]] = [("offset", ">i8"), ("size", ">i4"), ("tag_code", ">i8")]
 UNIT: Final[np.dtype[np.void]] = np.dtype(_FIELDS)
@@ -23,7 +23,7 @@ assert UNIT.itemsize == UNIT_BYTES
 _NO_LIMIT: Final = (1 << 63) - 1
 
 PADDING_SIZE: Final = 0x7FFFFFFF
-"""Size in a unit that stands for no message: before a queue's first one, or in a gap."""
+"""Size in a unit without a message: before a queue's first message, or in a gap."""
 
 
 class Unit(NamedTuple):
@@ -35,7 +35,7 @@ class Unit(NamedTuple):
 
 
 class UnitRepair(NamedTuple):
-    """A damaged unit, and what it must be."""
+    """A damaged unit, and the right one."""
 
     offset: QueueOffset
     was: Unit
@@ -44,8 +44,8 @@ class UnitRepair(NamedTuple):
 
 def unit_of(units: Units, row: int = 0) -> Unit:
     """Return the unit in one row."""
-    place, size, tag_code = units[row].item()
-    return Unit(PhysicalOffset(place), size, tag_code)
+    offset, size, tag_code = units[row].item()
+    return Unit(PhysicalOffset(offset), size, tag_code)
 
 
 def decode_units(data: bytes | memoryview) -> Units:
@@ -54,7 +54,7 @@ def decode_units(data: bytes | memoryview) -> Units:
 
 
 def as_units(unit: Unit) -> Units:
-    """Return one unit as it lies in a file."""
+    """Return one unit in the layout of its file."""
     return np.array([tuple(unit)], dtype=UNIT)
 
 
@@ -68,13 +68,13 @@ def make_units(offsets: Ints, sizes: Ints, tag_codes: Ints) -> Units:
 
 
 def make_padding(count: int) -> Units:
-    """Return units that stand for no message."""
+    """Return units without a message."""
     zeros = np.zeros(count, dtype=np.int64)
     return make_units(zeros, zeros + PADDING_SIZE, zeros)
 
 
 def first_units(units: Units, count: int) -> Units:
-    """Return the first `count`, or those up to the first message if that lies further on."""
+    """Return the first `count` units, or those up to the first message if it lies further on."""
     if int(units["size"][0]) != PADDING_SIZE:
         return units[:count]
     is_message = units["size"] != PADDING_SIZE
@@ -82,7 +82,7 @@ def first_units(units: Units, count: int) -> Units:
 
 
 def good_units(units: Units, below: int = _NO_LIMIT) -> Units:
-    """Return the units before the first that is not written, or tells of no record before `below`.
+    """Return the units before the first unwritten one, or one of a record at or behind `below`.
 
     Source: RocketMQ `ConsumeQueue.recover`, `truncateDirtyLogicFiles`.
     """
@@ -91,26 +91,26 @@ def good_units(units: Units, below: int = _NO_LIMIT) -> Units:
 
 
 def read_units(file: File, first: int, count: int) -> Units:
-    """Return up to `count` units of a file from place `first` on, without touching its map."""
+    """Return up to `count` units of a file from unit `first` on, by a plain read."""
     return decode_units(file.read(first * UNIT_BYTES, count * UNIT_BYTES))
 
 
 def unit_bytes(units: Units) -> Bytes:
-    """Return the bytes of units as they lie in a file, one after the other."""
+    """Return the bytes of units, back to back."""
     return layout_bytes(units, UNIT)
 
 
 def find_turned(units: Units, end: PhysicalOffset) -> tuple[Ints, Units]:
-    """Return the rows of units that older versions wrote in the other byte order, and right units.
+    """Return the rows of units in the other byte order, as old versions wrote, and right units.
 
-    Such a unit can be of no record of the log, and of one in the other order.
+    Such a unit fits no record of the log in its own order, and may fit one in the other.
 
     Args:
         units: Units of one queue.
-        end: End of the log. Few places lie before it in both orders: 0, and multiples of 4 GiB.
+        end: End of the log. Few offsets lie before it in both orders: 0, and multiples of 4 GiB.
     """
     turned = units.view(UNIT.newbyteorder())
-    rows = np.flatnonzero(~_may_tell(units, end) & _may_tell(turned, end))
+    rows = np.flatnonzero(~_may_fit(units, end) & _may_fit(turned, end))
     return rows, turned[rows].astype(UNIT)
 
 
@@ -119,7 +119,7 @@ def turned_unit(unit: Unit) -> Unit:
     return unit_of(as_units(unit).view(UNIT.newbyteorder()))
 
 
-def _may_tell(units: Units, end: PhysicalOffset) -> NDArray[np.bool_]:
+def _may_fit(units: Units, end: PhysicalOffset) -> NDArray[np.bool_]:
     offsets, sizes = units["offset"], units["size"]
     has_place = (offsets >= 0) & (offsets < end)
     may: NDArray[np.bool_] = has_place & (sizes >= OVERHEAD_BYTES) & (sizes <= RECORD_BYTES_MAX)
@@ -127,9 +127,9 @@ def _may_tell(units: Units, end: PhysicalOffset) -> NDArray[np.bool_]:
 
 
 def can_be(offset: QueueOffset, unit: Units) -> bool:
-    """Return whether the message before which units are missing can have that number.
+    """Return whether a message behind a gap can have that queue offset.
 
-    Before its record in the log there was one for each message before it, all in the queue.
+    The log before its record must have had space for one record of each earlier message.
     """
     is_padding = int(unit["size"][0]) == PADDING_SIZE
     return is_padding or offset * OVERHEAD_BYTES <= int(unit["offset"][0])
