@@ -253,7 +253,7 @@ class ConsumeQueue(AppendedFiles):
         self._rewrite(offset, self._extend(unit, ext))
 
     def repair(self, repair: UnitRepair) -> bool:
-        """Write the right unit over a damaged one, unless that has changed; return whether it has not."""
+        """Write the right unit over a damaged one; return whether it was still there."""
         offset, was, unit = repair
         if not self._first <= offset < self.end or self.unit(offset) != was:
             return False

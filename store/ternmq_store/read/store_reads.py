@@ -150,7 +150,7 @@ class StoreReads:
         return self._log.end - self.hot_bytes
 
     def in_memory_to(self, offset: PhysicalOffset) -> int:
-        """Return the end of the log in memory from `offset` on; `offset` if that is not in memory."""
+        """Return the end of the log in memory from `offset` on; `offset` if it is evicted."""
         return self._memory.log.end_at(offset) if offset >= self._border else offset
 
     def limits(self) -> tuple[ReadLimits, ReadLimits]:
@@ -407,7 +407,7 @@ class StoreReads:
         )
 
     def finish(self, plan: ColdRead) -> ReadResult:
-        """Return the result of a task that has run, although its topic may be another one by now."""
+        """Return the result of a task that has run, even if its topic was created again."""
         self.release(plan)
         result = self._result_of(plan)
         self._count(plan.request, result, plan.begun_at_ms, from_disk=True)
