@@ -11,7 +11,7 @@ import pytest
 from google.protobuf.message import Message
 
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_client.admin.message_records import split_messages
+from ternmq_client.admin.messages import split_messages
 from ternmq_client.config import ClientConfig
 from ternmq_model.address import parse_address
 from ternmq_protos.v1 import common_pb2 as common

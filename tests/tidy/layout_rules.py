@@ -25,7 +25,7 @@ HOMES: Final[Mapping[str, str]] = {
     "broker/ternmq_broker/state/timer_log.py": "RocketMQ's timer log",
     "broker/ternmq_broker/state/timer_checkpoint.py": "RocketMQ's timer checkpoint",
     "remoting/ternmq_remoting/local_health.py": "the kernel's credentials of a peer",
-    "client/ternmq_client/admin/message_records.py": "lengths of records, without numpy",
+    "client/ternmq_client/admin/messages.py": "lengths of records, without numpy",
     "producer/ternmq_producer/staging/staged_messages.py": "staged messages, packed",
     "consumer/ternmq_consumer/rebalance/allocation/consistent_hash.py": "RocketMQ's hash ring",
     "consumer/ternmq_consumer/scan/range_batches.py": "the frame of an Arrow message",

@@ -2,7 +2,6 @@
 
 from ternmq_client.admin.brokers import BrokerAdmin
 from ternmq_client.admin.dead_letters import DeadLetterAdmin
-from ternmq_client.admin.group_changes import GroupChanges
 from ternmq_client.admin.groups import GroupAdmin
 from ternmq_client.admin.messages import MessageAdmin
 from ternmq_client.admin.open_transactions import TransactionAdmin
@@ -13,7 +12,6 @@ from ternmq_client.admin.topics import TopicAdmin
 class AdminClient(
     TopicAdmin,
     GroupAdmin,
-    GroupChanges,
     DeadLetterAdmin,
     MessageAdmin,
     BrokerAdmin,

@@ -9,7 +9,7 @@ from typing import Final
 
 from ternmq_client.admin.admin_calls import AdminCalls
 from ternmq_client.admin.descriptions import BrokerList
-from ternmq_client.admin.message_records import split_messages
+from ternmq_client.admin.messages import split_messages
 from ternmq_client.admin.redrive import DeadLetter, redrive_key, redrive_request, target_topic
 from ternmq_model.errors import (
     MessageNotFound,

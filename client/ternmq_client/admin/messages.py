@@ -1,11 +1,11 @@
 """Queries for the messages of a cluster."""
 
+import struct
 from itertools import chain
 from typing import Final
 
 from ternmq_client.admin.admin_calls import AdminCalls
 from ternmq_client.admin.descriptions import BrokerList
-from ternmq_client.admin.message_records import split_messages
 from ternmq_client.tracing.trace_records import TraceRecord, decode
 from ternmq_model.arguments import check_time_ms
 from ternmq_model.errors import MessageNotFound, TopicNotFound, refusal
@@ -155,3 +155,13 @@ class MessageAdmin(AdminCalls):
             if record.message_id == message_id
         ]
         return BrokerList(sorted(traces, key=lambda each: each[1].at_ms), found.unreachable)
+
+
+def split_messages(records: bytes, sizes: bytes, broker_name: str) -> list[StoredMessage]:
+    """Return the messages of records back to back; `sizes` has their lengths, int32 each."""
+    found: list[StoredMessage] = []
+    begin = 0
+    for (size,) in struct.iter_unpack("<i", sizes):
+        found.append(decode_single(records[begin : begin + size], broker_name))
+        begin += size
+    return found

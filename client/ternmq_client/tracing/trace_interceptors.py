@@ -5,7 +5,7 @@ Source: RocketMQ `SendMessageTraceHookImpl`, `ConsumeMessageTraceHookImpl`.
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from ternmq_client.interceptors import ConsumeEvent, ConsumeOutcome, SendEvent
 from ternmq_client.tracing.trace_dispatcher import Traces
@@ -59,14 +59,7 @@ class SendTraces:
         self._offer(
             [
                 MessageSent(
-                    at_ms=event.began_at_ms,
-                    region=_REGION,
-                    group=self._group,
-                    topic=message.topic,
-                    message_id=result.message_id,
-                    tags=message.tags or None,
-                    keys=KEY_SEPARATOR.join(message.keys) or None,
-                    store_host=host_text(result.store_host),
+                    **self._about(message, result, event.began_at_ms),
                     body_length=len(message.body),
                     took_ms=event.took_ms,
                     kind=kind_of(message),
@@ -92,14 +85,7 @@ class SendTraces:
         self._offer(
             [
                 TransactionEnded(
-                    at_ms=at_ms,
-                    region=_REGION,
-                    group=self._group,
-                    topic=message.topic,
-                    message_id=result.message_id,
-                    tags=message.tags or None,
-                    keys=KEY_SEPARATOR.join(message.keys) or None,
-                    store_host=host_text(result.store_host),
+                    **self._about(message, result, at_ms),
                     kind=MessageKind.TRANSACTION_COMMIT,
                     transaction_id=result.message_id,
                     state=state,
@@ -107,6 +93,18 @@ class SendTraces:
                 )
             ]
         )
+
+    def _about(self, message: Message, result: SendResult, at_ms: int) -> dict[str, Any]:
+        return {
+            "at_ms": at_ms,
+            "region": _REGION,
+            "group": self._group,
+            "topic": message.topic,
+            "message_id": result.message_id,
+            "tags": message.tags or None,
+            "keys": KEY_SEPARATOR.join(message.keys) or None,
+            "store_host": host_text(result.store_host),
+        }
 
 
 class ConsumeTraces:

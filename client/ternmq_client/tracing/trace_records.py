@@ -42,11 +42,11 @@ class MessageKind(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageSent:
-    """A message was sent, or could not be."""
+class _SentMessage:
+    """Common first fields of the records about one sent message."""
 
     at_ms: int
-    """Begin of the send, Unix milliseconds."""
+    """Begin of the send, or end of the transaction, Unix milliseconds."""
 
     region: str
     """Region of the client."""
@@ -69,6 +69,11 @@ class MessageSent:
     store_host: str
     """`IP:PORT` of the broker."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageSent(_SentMessage):
+    """Record of a send, successful or not."""
+
     body_length: int
     """Length of the body, bytes."""
 
@@ -87,7 +92,7 @@ class MessageSent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeBegan:
-    """A listener is handed a message."""
+    """Record of a message that a listener gets."""
 
     at_ms: int
     """Begin of the call, Unix milliseconds."""
@@ -113,7 +118,7 @@ class ConsumeBegan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeEnded:
-    """A listener's call ended."""
+    """Record of a message whose listener call ended."""
 
     request_id: str
     """Joins it with `ConsumeBegan`."""
@@ -141,32 +146,8 @@ class ConsumeEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionEnded:
-    """A transaction was committed, rolled back or left open."""
-
-    at_ms: int
-    """End of the transaction, Unix milliseconds."""
-
-    region: str
-    """Region of the client."""
-
-    group: str
-    """Name of the producer group."""
-
-    topic: str
-    """Name of the topic."""
-
-    message_id: str
-    """Unique key of the message."""
-
-    tags: str | None
-    """Tag of the message; None without one."""
-
-    keys: str | None
-    """Keys of the message, separated by blanks; None without keys."""
-
-    store_host: str
-    """`IP:PORT` of the broker."""
+class TransactionEnded(_SentMessage):
+    """Record of a transaction that was committed, rolled back or left open."""
 
     kind: MessageKind
     """Kind of the message."""
