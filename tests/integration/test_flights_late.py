@@ -14,7 +14,7 @@ from ternmq import MessageQueue
 from ternmq_model.offsets import QueueOffset
 from ternmq_pipeline.options import TriggerLimits
 from ternmq_pipeline.planning import TriggerState, admit
-from ternmq_producer.queue_selection.queue_picker import QueuePicker
+from ternmq_producer.queue_selection.topic_publish_info import TopicPublishInfo
 from tests.support.planning import snapshot, unasked
 
 LIMITS = TriggerLimits(offsets_max=OFFSETS_PER_TRIGGER)
@@ -24,11 +24,11 @@ LIMITS = TriggerLimits(offsets_max=OFFSETS_PER_TRIGGER)
 def sent() -> dict[MessageQueue, list[tuple[int, datetime]]]:
     """What each queue gets: the places of its flights among all, and their hours."""
     queues = [MessageQueue(TOPIC, "broker", number) for number in range(QUEUES)]
-    picker = QueuePicker(queues, start=0)
+    info = TopicPublishInfo(TOPIC, queues, 0)
     found: dict[MessageQueue, list[tuple[int, datetime]]] = {queue: [] for queue in queues}
     for place, row in enumerate(in_order(lines())):
         key = message_of(row).sharding_key
-        index = picker.index_of_key(key) if key else place % QUEUES
+        index = info.index_of_key(key) if key else place % QUEUES
         found[queues[index]].append((place, hour_of(row)))
     return found
 

@@ -3,7 +3,7 @@
 Pure. Source: RocketMQ `MQFaultStrategy`, `LatencyFaultToleranceImpl`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -69,22 +69,17 @@ class LatencyFaultTolerance:
         self._turn = 0
 
     def answered(self, broker_name: str, latency_ms: int, *, now_ms: int) -> int:
-        """Record an answer, and return for how long the broker is avoided; 0 = not at all."""
+        """Record an answer, and return the isolation of the broker, ms; 0 = none."""
         isolation_ms = self._rule.isolation_ms(latency_ms)
         self._faults[broker_name] = FaultItem(latency_ms, now_ms + isolation_ms)
         return isolation_ms
 
     def failed(self, broker_name: str, *, now_ms: int) -> int:
-        """Record a failure, and return for how long the broker is avoided."""
+        """Record a failure, and return the isolation of the broker, ms."""
         return self.answered(broker_name, self._rule.failure_latency_ms, now_ms=now_ms)
 
-    def is_available(self, broker_name: str, *, now_ms: int) -> bool:
-        """Return whether the broker need not be avoided."""
-        fault = self._faults.get(broker_name)
-        return fault is None or now_ms >= fault.until_ms
-
     def isolated_ms(self, broker_name: str, *, now_ms: int) -> int:
-        """Return for how much longer the broker is avoided."""
+        """Return the rest of the isolation of the broker, ms; 0 = available."""
         fault = self._faults.get(broker_name)
         return 0 if fault is None else max(0, fault.until_ms - now_ms)
 
@@ -98,13 +93,11 @@ class LatencyFaultTolerance:
         Source:
             RocketMQ `LatencyFaultToleranceImpl.pickOneAtLeast`.
         """
-        ranked = self._ranked(sorted(set(broker_names)), now_ms)
+
+        def rank(name: str) -> tuple[bool, int, int, str]:
+            fault = self._faults.get(name, FaultItem(0, 0))
+            return now_ms < fault.until_ms, fault.latency_ms, fault.until_ms, name
+
+        ranked = sorted(set(broker_names), key=rank)
         self._turn += 1
         return ranked[self._turn % max(1, len(ranked) // 2)]
-
-    def _ranked(self, names: Sequence[str], now_ms: int) -> list[str]:
-        def rank(name: str) -> tuple[bool, int, int]:
-            fault = self._faults.get(name, FaultItem(0, 0))
-            return now_ms < fault.until_ms, fault.latency_ms, fault.until_ms
-
-        return sorted(names, key=rank)

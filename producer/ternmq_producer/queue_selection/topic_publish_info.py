@@ -5,13 +5,14 @@ Source: RocketMQ `TopicPublishInfo`.
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ternmq_client.instance import ClientInstance
 from ternmq_client.single_flight import SingleFlight
 from ternmq_model.errors import TernError, Unreachable, refusal
 from ternmq_model.message import NO_KEYS, Message
+from ternmq_model.properties import java_hash
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record.format import BODY_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
@@ -19,26 +20,75 @@ from ternmq_model.route import Permission, TopicRoute
 from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES
 from ternmq_producer.batch.send_errors import renewed, timed_out
 from ternmq_producer.config import ProducerConfig
-from ternmq_producer.queue_selection.queue_picker import QueuePicker
 
 if TYPE_CHECKING:
     from ternmq_producer.send_stream.broker_link import BrokerLink
+
+_KEYS_REMEMBERED_MAX: Final = 65_536
+"""Hashes of sharding keys in memory; hashing one takes as long as encoding its message."""
 
 _TAGS_REMEMBERED_MAX: Final = 1024
 _MASTER_PAUSE_S: Final = 0.25
 
 
-class TopicPublishInfo(QueuePicker):
-    """One topic: its queues and the links that lead to them. Owned by the producer."""
+class TopicPublishInfo:
+    """Queues of one topic, the round over them, and their links. Owned by the producer.
+
+    Args:
+        topic: Name of the topic.
+        queues: Queues, at least one, sorted: so all producers map a key to the same queue.
+        start: First queue of the round. Random, or all producers would begin at the first broker.
+    """
 
     def __init__(self, topic: str, queues: Sequence[MessageQueue], start: int) -> None:
-        super().__init__(queues, start=start)
         self.topic = topic.encode()
         self.overhead_bytes = RECORD_EXTRA_BYTES + len(self.topic)
+        self.queues = tuple(queues)
         self.links: list[BrokerLink] = []
-        """The link of each queue."""
+        """Link of each queue."""
 
+        self._count = len(self.queues)
+        self._next_index = start % self._count
+        self._index_by_key: dict[str, int] = {}
         self._properties_by_tag: dict[str, bytes] = {}
+
+    def next(self) -> int:
+        """Return the index of the next queue of the round."""
+        index = self._next_index
+        self._next_index = index + 1 if index + 1 < self._count else 0
+        return index
+
+    def next_where(self, is_fit: Callable[[MessageQueue], bool]) -> int:
+        """Return the index of the next queue of the round that is fit, or of the next if none is.
+
+        Source:
+            RocketMQ `TopicPublishInfo.selectOneMessageQueue`.
+        """
+        for _ in range(self._count):
+            index = self.next()
+            if is_fit(self.queues[index]):
+                return index
+        return self.next()
+
+    def skip(self, count: int) -> int:
+        """Return the index of the next queue, and move the round on by `count` messages."""
+        index = self._next_index
+        self._next_index = (index + count) % self._count
+        return index
+
+    def index_of_key(self, sharding_key: str) -> int:
+        """Return the index of the queue that messages with `sharding_key` go to.
+
+        Source:
+            RocketMQ `SelectMessageQueueByHash`.
+        """
+        index = self._index_by_key.get(sharding_key)
+        if index is None:
+            if len(self._index_by_key) >= _KEYS_REMEMBERED_MAX:
+                self._index_by_key.clear()
+            index = abs(java_hash(sharding_key)) % self._count
+            self._index_by_key[sharding_key] = index
+        return index
 
     @property
     def is_reachable(self) -> bool:

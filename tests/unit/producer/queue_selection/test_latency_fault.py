@@ -24,8 +24,7 @@ def test_latency_isolates_for_the_time_of_the_table(
     table = LatencyFaultTolerance(FAULT_RULES[version])
     assert table.answered("a", latency_ms, now_ms=1000) == isolation_ms
     assert table.isolated_ms("a", now_ms=1000) == isolation_ms
-    assert table.is_available("a", now_ms=1000) is (isolation_ms == 0)
-    assert table.is_available("a", now_ms=1000 + isolation_ms)
+    assert table.isolated_ms("a", now_ms=1000 + isolation_ms) == 0
     assert table.isolated_ms("a", now_ms=1_000_000) == 0
 
 
@@ -33,9 +32,9 @@ def test_latency_isolates_for_the_time_of_the_table(
 def test_failure_counts_as_a_long_latency(version: int, isolation_ms: int) -> None:
     table = LatencyFaultTolerance(FAULT_RULES[version])
     assert table.failed("a", now_ms=5) == isolation_ms
-    assert not table.is_available("a", now_ms=4 + isolation_ms)
+    assert table.isolated_ms("a", now_ms=4 + isolation_ms) == 1
     assert table.answered("a", 3, now_ms=6) == 0
-    assert table.is_available("a", now_ms=6)
+    assert table.isolated_ms("a", now_ms=6) == 0
 
 
 def test_better_half_takes_turns_when_all_are_isolated() -> None:
