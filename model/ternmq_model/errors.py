@@ -253,6 +253,11 @@ def refusal(
     return error
 
 
+def invalid(remark: str) -> RefusedError:
+    """Return the refusal of a request with an illegal value."""
+    return refusal(ResponseCode.INVALID_PARAMETER, remark)
+
+
 def created_again(topic: str, peer: str = "") -> RefusedError:
     """Return the refusal of reads of a topic that was replaced by another one of its name."""
     remark = f"topic {topic!r} was deleted and created again"

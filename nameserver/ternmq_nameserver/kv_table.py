@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from ternmq_model.errors import IllegalName, refusal
+from ternmq_model.errors import IllegalName, invalid, refusal
 from ternmq_model.json_checksum import add_checksum, as_object, verify_checksum
 from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
@@ -133,8 +133,7 @@ def check_namespace_size(namespace: str, values: Mapping[str, str]) -> None:
     size = size_of(values)
     if size > NAMESPACE_BYTES_MAX:
         rule = f"at most {NAMESPACE_BYTES_MAX} fit one namespace"
-        remark = f"namespace {namespace}: {size} bytes of settings, {rule}"
-        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        raise invalid(f"namespace {namespace}: {size} bytes of settings, {rule}")
 
 
 def check_setting_name(kind: str, name: str) -> str:
@@ -162,5 +161,4 @@ def _check_value(namespace: str, key: str, value: str) -> None:
         if not is_order_conf(value):
             rule = 'must name queues as "brokerA:8;brokerB:8"'
     if rule:
-        remark = f"the value of {namespace}/{key} {rule}"
-        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        raise invalid(f"the value of {namespace}/{key} {rule}")

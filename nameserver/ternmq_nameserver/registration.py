@@ -7,8 +7,7 @@ from typing import Final
 from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
 from ternmq_model.epochs import EPOCH_STORED_MAX
-from ternmq_model.errors import RefusedError, refusal
-from ternmq_model.response_code import ResponseCode
+from ternmq_model.errors import RefusedError, invalid
 from ternmq_model.route import TopicConfig, check_broker_name, check_cluster, check_topic_config
 
 EXPIRY_MS: Final = 120_000
@@ -71,20 +70,22 @@ def check_registration(registration: BrokerRegistration, known: Mapping[str, Top
         (len(registration.incarnation), 1, INCARNATION_CHARACTERS_MAX, "length of incarnation"),
     ):
         if not least <= value <= most:
-            raise invalid(registration, f"{what} {value}: must be {least} to {most}")
+            raise invalid_registration(registration, f"{what} {value}: must be {least} to {most}")
     for endpoint in registration.endpoints:
         if not endpoint.is_legal_endpoint:
-            raise invalid(registration, f"endpoint {str(endpoint)[:300]!r}: is no host and port")
+            raise invalid_registration(
+                registration, f"endpoint {str(endpoint)[:300]!r}: is no host and port"
+            )
     topics: set[str] = set()
     for config in registration.topics:
         if known.get(config.topic) is not config:
             check_topic_config(config)
         topics.add(config.topic)
     if len(topics) < len(registration.topics):
-        raise invalid(registration, "it names a topic twice")
+        raise invalid_registration(registration, "it names a topic twice")
 
 
-def invalid(registration: BrokerRegistration, remark: str) -> RefusedError:
+def invalid_registration(registration: BrokerRegistration, remark: str) -> RefusedError:
     """Return the refusal of a value outside its bounds, which names the broker."""
     name = f"broker {registration.broker_name}"
-    return refusal(ResponseCode.INVALID_PARAMETER, f"{name}: {remark}")
+    return invalid(f"{name}: {remark}")

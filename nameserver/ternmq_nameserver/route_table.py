@@ -37,7 +37,11 @@ from ternmq_nameserver.memory_estimate import (
     member_bytes,
     topics_bytes,
 )
-from ternmq_nameserver.registration import BrokerRegistration, check_registration, invalid
+from ternmq_nameserver.registration import (
+    BrokerRegistration,
+    check_registration,
+    invalid_registration,
+)
 from ternmq_nameserver.reserved_memory import ReservedMemory
 from ternmq_nameserver.route_changes import RouteChange
 from ternmq_nameserver.topic_index import TopicIndex
@@ -337,7 +341,7 @@ class RouteTable:
             raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
         newest = max([highest_epoch, *(member.data.epoch for member in members.values())])
         if doubt := doubt_of(registration.epoch, newest):
-            raise invalid(registration, doubt)
+            raise invalid_registration(registration, doubt)
         if broker_id == MASTER_ID and registration.epoch < newest:
             remark = f"broker {name}: epoch {registration.epoch} is over, {newest} has begun"
             if doubt := doubt_of(newest):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ternmq_model.clock import Clock
-from ternmq_model.errors import RefusedError, refusal
+from ternmq_model.errors import RefusedError, invalid, refusal
 from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import ORDER_NAMESPACE, check_broker_name, check_cluster
@@ -217,8 +217,7 @@ class NameServerService:
 
     def _registration_of(self, request: pb.RegisterBrokerRequest) -> BrokerRegistration:
         if len(request.topics) > TOPICS_MAX:  # before objects are made of them
-            remark = f"{len(request.topics)} topics: a broker has at most {TOPICS_MAX}"
-            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+            raise invalid(f"{len(request.topics)} topics: a broker has at most {TOPICS_MAX}")
         version = data_version_from_pb(request.data_version)
         rows: tuple[bytes, ...] = ()
         if not self._routes.has_topics_of(

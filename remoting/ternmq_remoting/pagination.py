@@ -10,8 +10,7 @@ from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message as ProtoMessage
 
-from ternmq_model.errors import refusal
-from ternmq_model.response_code import ResponseCode
+from ternmq_model.errors import invalid
 from ternmq_remoting.grpc_options import MESSAGE_BYTES_MAX
 
 logger = logging.getLogger(__name__)
@@ -36,9 +35,7 @@ def items_wanted(page_size: int) -> int | None:
         InvalidParameter: The size is negative.
     """
     if page_size < 0:
-        raise refusal(
-            ResponseCode.INVALID_PARAMETER, f"page_size {page_size}: must not be negative"
-        )
+        raise invalid(f"page_size {page_size}: must not be negative")
     return min(page_size, PAGE_SIZE_MAX) + 1 if page_size else None
 
 
@@ -63,10 +60,8 @@ def page_of(
     for item in found:
         size += _field_bytes(bytes_of(item))
         if wanted is None and size > MESSAGE_BYTES_MAX:
-            remark = (
-                f"the list is over {MESSAGE_BYTES_MAX} bytes, which fit a message: tell page_size"
-            )
-            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+            remark = f"the list is over {MESSAGE_BYTES_MAX} bytes, more than a message may have: set page_size"
+            raise invalid(remark)
         if wanted is not None and page and (len(page) + 1 == wanted or size > PAGE_BYTES_MAX):
             return page, True
         page.append(item)
@@ -91,7 +86,7 @@ def names_of(token: str, count: int) -> tuple[str, ...]:
     """
     names = token.split(" ", count - 1) if token else [""] * count
     if len(names) != count:
-        raise refusal(ResponseCode.INVALID_PARAMETER, f"page_token {token[:100]!r}: is none")
+        raise invalid(f"page_token {token[:100]!r}: is none")
     return tuple(names)
 
 

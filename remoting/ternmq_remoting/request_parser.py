@@ -11,7 +11,7 @@ from typing import Any, Final
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
-from ternmq_model.errors import InvalidParameter, refusal
+from ternmq_model.errors import InvalidParameter, invalid
 from ternmq_model.offsets import OFFSET_MAX
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.rpc import Req
@@ -75,7 +75,7 @@ def _field_check(field: FieldDescriptor) -> Check | None:
     def check_elements(parsed: Any) -> None:
         elements = getattr(parsed, name)
         if len(elements) > ELEMENTS_MAX:
-            raise _refusal(f"{name}: {len(elements)} elements; at most {ELEMENTS_MAX} are allowed")
+            raise invalid(f"{name}: {len(elements)} elements; at most {ELEMENTS_MAX} are allowed")
         for element in elements:
             check(element)
 
@@ -96,13 +96,9 @@ def _number_check(field: FieldDescriptor) -> Check | None:
 
     def check_number(number: int) -> None:
         if number not in numbers:
-            raise _refusal(f"{field.name} {number}: must be one of {known}")
+            raise invalid(f"{field.name} {number}: must be one of {known}")
 
     return check_number
-
-
-def _refusal(remark: str) -> InvalidParameter:
-    return InvalidParameter(ResponseCode.INVALID_PARAMETER, remark)
 
 
 def check_range(name: str, value: int, least: int, most: int = OFFSET_MAX) -> int:
@@ -112,6 +108,5 @@ def check_range(name: str, value: int, least: int, most: int = OFFSET_MAX) -> in
         RefusedError: The value is out of the range. The error names the field.
     """
     if not least <= value <= most:
-        remark = f"{name} is {value}; must be {least} to {most}"
-        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        raise invalid(f"{name} is {value}; must be {least} to {most}")
     return value

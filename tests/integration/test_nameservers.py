@@ -144,7 +144,7 @@ def test_largest_tables_are_registered_and_listed_in_pages() -> None:
                 async with AdminClient(client=config, env=env) as admin:
                     assert [name for name in await admin.topics() if len(name) == 120] == names
                     assert [data.broker_name for data in await admin.brokers()] == ["a", "b", "c"]
-                with pytest.raises(InvalidParameter, match="tell page_size"):
+                with pytest.raises(InvalidParameter, match="set page_size"):
                     await connection.call(LIST_TOPICS, pb.ListTopicsRequest(), timeout_s=30)
                 await connection.close()
 

@@ -15,7 +15,7 @@ from ternmq_broker.groups.service import NEVER_CONSUMED
 from ternmq_broker.state.clients import ClientSession
 from ternmq_broker.state.groups import check_settings
 from ternmq_broker.state.table_file import save_all
-from ternmq_model.errors import RefusedError, refusal
+from ternmq_model.errors import RefusedError, invalid, refusal
 from ternmq_model.names import check_stored_group, check_topic, is_system_group
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -144,7 +144,7 @@ class GroupAdminService:
         source, group = check_stored_group(request.from_group), _users_own(request.to_group)
         self._check_is_known(source)
         if source == group:
-            raise _invalid(f"group {group!r} cannot be cloned to itself")
+            raise invalid(f"group {group!r} cannot be cloned to itself")
         if request.topic:
             check_topic(request.topic)
         self._check_is_idle(group)
@@ -233,7 +233,7 @@ class GroupAdminService:
         count = max(config.read_queues, config.write_queues)
         for queue_id in told:
             if not 0 <= queue_id < count:
-                raise _invalid(f"topic {topic!r} has queues 0 to {count - 1}, not {queue_id}")
+                raise invalid(f"topic {topic!r} has queues 0 to {count - 1}, not {queue_id}")
         return sorted(set(told)) if told else range(count)
 
     async def _requested(
@@ -244,7 +244,7 @@ class GroupAdminService:
         match request.WhichOneof("to"):
             case "at_ms":
                 if request.at_ms < 0:
-                    raise _invalid(f"at_ms is {request.at_ms}; must not be negative")
+                    raise invalid(f"at_ms is {request.at_ms}; must not be negative")
                 search = self._store.searches.by_time(
                     topic, queue_id, request.at_ms, BoundaryType.LOWER
                 )
@@ -253,14 +253,14 @@ class GroupAdminService:
                 return await self._env.reader.run(search.run)
             case "offset":
                 if request.offset < 0:
-                    raise _invalid(f"offset is {request.offset}; must not be negative")
+                    raise invalid(f"offset is {request.offset}; must not be negative")
                 return request.offset
             case "first":
                 return least
             case "last":
                 return end
             case _:
-                raise _invalid("a reset says where to: at_ms, offset, first or last")
+                raise invalid("a reset says where to: at_ms, offset, first or last")
 
     def _state(self, group: str, topic: str, queue_id: int) -> QueueState:
         least, end = self._store.queue_range(topic, queue_id)
@@ -308,10 +308,6 @@ def _users_own(group: str) -> str:
     if is_system_group(check_stored_group(group)):
         raise refusal(ResponseCode.NO_PERMISSION, f"group {group!r} belongs to the broker")
     return group
-
-
-def _invalid(remark: str) -> RefusedError:
-    return refusal(ResponseCode.INVALID_PARAMETER, remark)
 
 
 def _change_to_pb(change: OffsetReset) -> admin.OffsetChange:

@@ -12,7 +12,7 @@ from ternmq_broker.state.clients import ClientTable, check_client_id
 from ternmq_broker.state.lock_table import LockTable, QueueKey
 from ternmq_broker.state.tables import Tables
 from ternmq_model.clock import Clock
-from ternmq_model.errors import refusal
+from ternmq_model.errors import invalid, refusal
 from ternmq_model.names import check_group
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -106,6 +106,5 @@ class LockService:
 def _queues(queues: Sequence[groups.QueueLock]) -> Iterable[tuple[QueueKey, int]]:
     """Return the queues of a request, with their tokens."""
     if len(queues) > _QUEUES_MAX:
-        remark = f"{len(queues)} queues; at most {_QUEUES_MAX} can be named at once"
-        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        raise invalid(f"{len(queues)} queues; at most {_QUEUES_MAX} can be named at once")
     return [(QueueKey(each.topic, each.queue_id), each.token) for each in queues]

@@ -9,7 +9,7 @@ from ternmq_broker.state.lock_table import LockTable
 from ternmq_broker.state.offsets import OffsetTable
 from ternmq_broker.state.topics import TopicTable
 from ternmq_model.clock import Clock
-from ternmq_model.errors import RefusedError, refusal
+from ternmq_model.errors import RefusedError, invalid, refusal
 from ternmq_model.names import is_broker_group
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
@@ -71,19 +71,19 @@ class OffsetRules:
         queues = max(config.read_queues, config.write_queues)
         if not 0 <= commit.queue_id < queues:
             remark = f"topic {commit.topic!r} has queues 0 to {queues - 1}, not {commit.queue_id}"
-            return refusal(ResponseCode.INVALID_PARAMETER, remark)
+            return invalid(remark)
         end = self._store.next_offset(commit.topic, commit.queue_id)
         if not 0 <= commit.offset <= end:
             remark = (
                 f"{commit.topic} queue {commit.queue_id} ends at {end}; {commit.offset} is outside"
             )
-            return refusal(ResponseCode.INVALID_PARAMETER, remark)
+            return invalid(remark)
         versions = self._offsets.versions
         if not versions.is_believed(group, commit.topic, commit.queue_id, commit.version):
             kept = versions.get(group, commit.topic, commit.queue_id)
             where = f"{commit.topic} queue {commit.queue_id}"
             remark = f"{where}: no version is {commit.version}; {kept} is stored"
-            return refusal(ResponseCode.INVALID_PARAMETER, remark)
+            return invalid(remark)
         if self._locks is None:
             return None
         now_ms = self._clock.monotonic_ms()

@@ -21,10 +21,10 @@ from ternmq_broker.storage.reader import StoreReader
 from ternmq_model.clock import Clock
 from ternmq_model.errors import (
     ConnectionLost,
-    InvalidParameter,
     RefusedError,
     StoreError,
     TernError,
+    invalid,
     refusal,
 )
 from ternmq_model.names import check_group, check_stored_group, check_topic, is_system_group
@@ -75,7 +75,7 @@ class GroupService:
         if first is None:
             return
         if first.WhichOneof("request") != "hello":
-            raise InvalidParameter(ResponseCode.INVALID_PARAMETER, "a Session begins with `hello`")
+            raise invalid("a Session begins with `hello`")
         hello, sessions = first.hello, self.sessions
         _check_client(hello)
         memberships = self._memberships(hello.consumer_groups)
@@ -133,9 +133,7 @@ class GroupService:
                         sessions.goodbye(session)
                         return None
                     case _:
-                        return refusal(
-                            ResponseCode.INVALID_PARAMETER, "a Session goes on with heartbeats"
-                        )
+                        return invalid("a Session goes on with heartbeats")
         except TernError as error:
             return error
         finally:
@@ -300,8 +298,7 @@ def _check_client(hello: groups.Hello) -> None:
 
 def _producer_groups(names: Sequence[str]) -> list[str]:
     if len(names) > _PRODUCER_GROUPS_MAX:
-        remark = f"a client has at most {_PRODUCER_GROUPS_MAX} producer groups"
-        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        raise invalid(f"a client has at most {_PRODUCER_GROUPS_MAX} producer groups")
     return [check_group(name) for name in names]
 
 

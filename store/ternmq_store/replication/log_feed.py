@@ -11,9 +11,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final
 
-from ternmq_model.errors import InvalidParameter
+from ternmq_model.errors import invalid
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.response_code import ResponseCode
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import base_of, file_name
 from ternmq_store.log.checksum_ranges import is_inside, next_border
@@ -165,8 +164,7 @@ class LogFeed:
         """
         end = self.end
         if not self._log.start <= start <= end:
-            what = f"offset {start} does not lie in the log, {self._log.start} to {end}"
-            raise InvalidParameter(ResponseCode.INVALID_PARAMETER, what)
+            raise invalid(f"offset {start} does not lie in the log, {self._log.start} to {end}")
         if start == end:
             return None
         extent = self._extent(start, bytes_max)
@@ -225,7 +223,7 @@ class LogFeed:
         """
         if not self._log.start <= start <= end <= self.end:
             what = f"{start} to {end} is not a part of the log, {self._log.start} to {self.end}"
-            raise InvalidParameter(ResponseCode.INVALID_PARAMETER, what)
+            raise invalid(what)
         return LogChecksum(
             self._files, self._log.files.folder, self._log.files.file_bytes, start, end
         )

@@ -40,7 +40,7 @@ def test_list_without_pages_is_whole_as_long_as_it_fits_a_message() -> None:
     assert len(page_of([name] * count, 0, len)[0]) == count
     reply = nameserver.ListTopicsReply(topics=[name] * count)
     assert reply.ByteSize() == MESSAGE_BYTES_MAX
-    with pytest.raises(InvalidParameter, match="tell page_size"):
+    with pytest.raises(InvalidParameter, match="set page_size"):
         page_of([name] * (count + 1), 0, len)
     with pytest.raises(InvalidParameter, match="page_size -1"):
         page_of(NAMES, -1, len)

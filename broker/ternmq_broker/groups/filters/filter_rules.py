@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from ternmq_broker.state.clients import ClientTable
 from ternmq_broker.state.filters import BLOOM, FilterTable
-from ternmq_model.errors import IllegalName, UsageError, refusal
+from ternmq_model.errors import IllegalName, UsageError, invalid, refusal
 from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.properties import RETRY_TOPIC, decode_visible
 from ternmq_model.response_code import ResponseCode
@@ -85,8 +85,7 @@ class FilterRules:
                 SQL92 is off.
         """
         if given.topic and given.topic != topic:
-            remark = f"the subscription is to {given.topic!r}, not {topic!r}"
-            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+            raise invalid(f"the subscription is to {given.topic!r}, not {topic!r}")
         kind = given.expression_type
         if kind == SQL92 and not self._property_filter_enabled:
             remark = f"subscription to {topic!r}: {SQL92} is not served here, since "

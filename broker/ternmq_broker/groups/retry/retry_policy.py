@@ -11,7 +11,7 @@ from typing import Final
 from ternmq_broker.groups.retry.group_topics import dead_letter_topic, retry_topic
 from ternmq_broker.state.offset_versions import VERSION_MAX
 from ternmq_broker.storage.internal_record import InternalRecord, internal_record_of, with_source
-from ternmq_model.errors import RefusedError, refusal
+from ternmq_model.errors import RefusedError, invalid, refusal
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.message_id import offset_message_id
 from ternmq_model.names import HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, WHEEL_TOPIC
@@ -124,24 +124,24 @@ def why_not(record: Record, failure: FailedMessage) -> RefusedError | None:
             f" queue {found[1]}, not {failure.queue_offset} of {failure.topic!r} queue"
             f" {failure.queue_id}"
         )
-        return refusal(ResponseCode.INVALID_PARAMETER, remark)
+        return invalid(remark)
     if failure.message_id not in _ids(record):
         remark = (
             f"offset {found[2]} of {found[0]!r} queue {found[1]} is message {_ids(record)[0]},"
             f" not {failure.message_id!r}"
         )
-        return refusal(ResponseCode.INVALID_PARAMETER, remark)
+        return invalid(remark)
     if not DEAD_NOW <= failure.delay_level <= DELAY_LEVELS or failure.attempts_max < 0:
         remark = (
             f"delay_level {failure.delay_level} must be {DEAD_NOW} to {DELAY_LEVELS},"
             f" attempts_max {failure.attempts_max} at least 0"
         )
-        return refusal(ResponseCode.INVALID_PARAMETER, remark)
+        return invalid(remark)
     if not 0 <= failure.version <= VERSION_MAX:
-        return refusal(ResponseCode.INVALID_PARAMETER, f"no version is {failure.version}")
+        return invalid(f"no version is {failure.version}")
     if not 0 <= failure.reconsume_times <= _RECONSUME_TIMES_MAX:
         remark = f"reconsume_times {failure.reconsume_times} must be 0 to {_RECONSUME_TIMES_MAX}"
-        return refusal(ResponseCode.INVALID_PARAMETER, remark)
+        return invalid(remark)
     return None
 
 

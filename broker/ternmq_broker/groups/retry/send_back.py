@@ -31,6 +31,7 @@ from ternmq_model.errors import (
     MessageRefused,
     RefusedError,
     TernError,
+    invalid,
     refusal,
 )
 from ternmq_model.group_settings import GroupSettings
@@ -99,7 +100,7 @@ class SendBackService:
         self.admission.check()
         if len(request.messages) > MESSAGES_MAX:
             remark = f"{len(request.messages)} messages; at most {MESSAGES_MAX} go back at once"
-            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+            raise invalid(remark)
         with self.admission.storing():
             return groups.SendBackReply(outcomes=await self._send_back(request))
 

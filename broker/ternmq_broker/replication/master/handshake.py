@@ -5,7 +5,7 @@ from typing import Final
 from ternmq_broker.replication.protocol import ProtocolBroken, epochs_from_pb, epochs_to_pb
 from ternmq_broker.replication.role.membership import Membership
 from ternmq_broker.state.epochs import FollowFrom, MemberLog, StartEmptyLog, TruncateTo
-from ternmq_model.errors import InvalidParameter, RefusedError, refusal
+from ternmq_model.errors import RefusedError, invalid, refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID
@@ -51,11 +51,11 @@ def log_of(hello: replication.FollowHello) -> MemberLog:
         or not 0 <= hello.log_start <= hello.log_end
         or hello.highest_epoch < 0
     ):
-        raise InvalidParameter(ResponseCode.INVALID_PARAMETER, remark)
+        raise invalid(remark)
     try:
         epochs = epochs_from_pb(hello.epochs)
     except ProtocolBroken:
-        raise InvalidParameter(ResponseCode.INVALID_PARAMETER, remark) from None
+        raise invalid(remark) from None
     return MemberLog(
         epochs=epochs,
         start=PhysicalOffset(hello.log_start),

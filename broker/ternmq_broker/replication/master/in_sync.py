@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_model.errors import InvalidParameter
+from ternmq_model.errors import invalid
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.response_code import ResponseCode
 
 NEAR_BYTES: Final = 1 << 20
 """Most bytes that a slave may lack when it begins to count."""
@@ -107,7 +106,7 @@ class InSync:
             InvalidParameter: A slave with that id follows already.
         """
         if broker_id in self._followers:
-            raise _invalid(f"a slave with id {broker_id} follows already")
+            raise invalid(f"a slave with id {broker_id} follows already")
         follower = FollowerProgress(broker_id, start, start, PhysicalOffset(0))
         self._followers[broker_id] = follower
         return follower
@@ -146,12 +145,12 @@ class InSync:
                 Nothing has changed.
         """
         if offset > follower.sent:
-            raise _invalid(
+            raise invalid(
                 f"slave {follower.broker_id} acknowledges {offset}, but was sent the log only to"
                 f" {follower.sent}"
             )
         if offset < follower.acknowledged:
-            raise _invalid(
+            raise invalid(
                 f"slave {follower.broker_id} acknowledges {offset}, but has acknowledged"
                 f" {follower.acknowledged} before"
             )
@@ -211,7 +210,3 @@ class InSync:
             held = [each.acknowledged for each in self._followers.values()]
             enough = len(held) >= self.needed
             self._replicated_to = sorted(held)[-self.needed] if enough else PhysicalOffset(0)
-
-
-def _invalid(remark: str) -> InvalidParameter:
-    return InvalidParameter(ResponseCode.INVALID_PARAMETER, remark)

@@ -12,7 +12,7 @@ from ternmq_broker.replication.role.membership import EndReason, Membership
 from ternmq_broker.state.epochs import newest
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.clock import Clock
-from ternmq_model.errors import ConnectionLost, InvalidParameter, TernError, refusal
+from ternmq_model.errors import ConnectionLost, TernError, invalid, refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import replication_pb2 as replication
@@ -336,14 +336,14 @@ class LogSender:
         """
         follower, epoch = self.follower, self._replicas.epoch
         if request.WhichOneof("request") != "ack":
-            raise _invalid(f"slave {follower.broker_id} is to acknowledge, and nothing else")
+            raise invalid(f"slave {follower.broker_id} is to acknowledge, and nothing else")
         ack = request.ack
         if ack.epoch != epoch:
-            raise _invalid(
+            raise invalid(
                 f"slave {follower.broker_id} acknowledges epoch {ack.epoch}, this is {epoch}"
             )
         if not ack.safe_offset <= ack.appended_offset <= follower.sent:
-            raise _invalid(
+            raise invalid(
                 f"slave {follower.broker_id} has {ack.appended_offset} bytes of log and"
                 f" acknowledges {ack.safe_offset}, but was sent the log only to {follower.sent}"
             )
@@ -425,7 +425,3 @@ class LogSender:
             self._replicas.sent(self.follower, piece.end)
         self._written_at_ms = self._clock.monotonic_ms()
         await self._stream.write(replication.FollowReply(piece=message))
-
-
-def _invalid(remark: str) -> InvalidParameter:
-    return InvalidParameter(ResponseCode.INVALID_PARAMETER, remark)

@@ -27,7 +27,7 @@ from ternmq_broker.state.epochs import (
 from ternmq_broker.storage.admission import Admission
 from ternmq_model.address import Address
 from ternmq_model.epochs import doubt_of
-from ternmq_model.errors import ConnectionLost, InvalidParameter, TernError, refusal
+from ternmq_model.errors import ConnectionLost, TernError, invalid, refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import replication_pb2 as replication
@@ -100,7 +100,7 @@ class FollowService:
         slave = log_of(hello)
         if doubt := doubt_of(slave.highest_known, replicas.epoch):
             self._on_claim(hello.broker_id, peer.host)
-            raise InvalidParameter(ResponseCode.INVALID_PARAMETER, doubt)
+            raise invalid(doubt)
         await replicas.admit(hello.broker_id, hello.incarnation)
         decided = await self._decide(slave, stream)
         if isinstance(decided, MasterDeposed):
@@ -180,9 +180,9 @@ class FollowService:
             async with asyncio.timeout(_ANSWER_TIMEOUT_S):
                 request = await stream.read()
         except TimeoutError:
-            raise _invalid("the slave does not answer a probe") from None
+            raise invalid("the slave does not answer a probe") from None
         if request is None or request.WhichOneof("request") != "probed":
-            raise _invalid("a slave that is probed answers with `probed`")
+            raise invalid("a slave that is probed answers with `probed`")
         return request.probed.end == end and request.probed.crc == crc
 
     async def _feed(self, sender: LogSender) -> None:
@@ -239,13 +239,9 @@ async def _hello_of(stream: FollowServerStream) -> replication.FollowHello:
     except TimeoutError:
         first = None
     if first is None or first.WhichOneof("request") != "hello":
-        raise _invalid("a Follow begins with `hello`")
+        raise invalid("a Follow begins with `hello`")
     hello = first.hello
     names = (hello.cluster, hello.broker_name, hello.incarnation, hello.store_id, hello.flush_mode)
     if any(len(name) > _WORD_CHARS_MAX or not name.isprintable() for name in names):
-        raise _invalid(f"names in `hello` have at most {_WORD_CHARS_MAX} characters, all printable")
+        raise invalid(f"names in `hello` have at most {_WORD_CHARS_MAX} characters, all printable")
     return hello
-
-
-def _invalid(remark: str) -> InvalidParameter:
-    return InvalidParameter(ResponseCode.INVALID_PARAMETER, remark)
