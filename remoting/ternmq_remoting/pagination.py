@@ -60,8 +60,9 @@ def page_of(
     for item in found:
         size += _field_bytes(bytes_of(item))
         if wanted is None and size > MESSAGE_BYTES_MAX:
-            remark = f"the list is over {MESSAGE_BYTES_MAX} bytes, more than a message may have: set page_size"
-            raise invalid(remark)
+            raise invalid(
+                f"the list is over {MESSAGE_BYTES_MAX} bytes, the limit of a message: set page_size"
+            )
         if wanted is not None and page and (len(page) + 1 == wanted or size > PAGE_BYTES_MAX):
             return page, True
         page.append(item)
