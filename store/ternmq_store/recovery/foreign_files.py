@@ -1,4 +1,4 @@
-"""Foreign files in the log's folder: they are set aside, and nothing of them is deleted."""
+"""Foreign files in the log's folder, which are moved to the folder `aside` and never deleted."""
 
 from contextlib import closing
 from itertools import count
@@ -10,12 +10,12 @@ from ternmq_store.disk.layout import aside_folder
 
 
 def set_aside_file(files: FileSystem, root: Path, path: Path) -> Path:
-    """Move a file out of the log's folder, durably; return where it lies now.
+    """Move a file to the folder `aside`, durably; return its new path.
 
     Raises:
-        OSError: It may lie in either place.
+        OSError: The file may have either path.
     """
-    to = _place(files, root, path.name)
+    to = _unused_path(files, root, path.name)
     files.rename(path, to)
     files.sync_folder(to.parent)
     files.sync_folder(path.parent)
@@ -23,26 +23,25 @@ def set_aside_file(files: FileSystem, root: Path, path: Path) -> Path:
 
 
 def set_aside_surplus(files: FileSystem, root: Path, path: Path, length: int) -> Path | None:
-    """Cut a file to `length` bytes, durably, and keep what lies behind them.
+    """Cut a file to `length` bytes, durably, after a copy of the rest; return the copy's path.
 
-    Returns:
-        Where that lies; None when it was zeros.
+    None = the rest was zeros, which are not copied.
 
     Raises:
-        OSError: The file may be as it was; then a copy may be there.
+        OSError: The file may be unchanged, and a copy may exist.
     """
     with closing(files.open(path)) as file:
         to, size = None, file.size()
         if any(map(any, read_pieces(file, length, size))):
-            to = _place(files, root, f"{path.name}.beyond")
+            to = _unused_path(files, root, f"{path.name}.beyond")
             write_pieces(files, to, read_pieces(file, length, size))
         file.resize(length)
         file.sync()
     return to
 
 
-def _place(files: FileSystem, root: Path, name: str) -> Path:
-    """Return a path that nothing has, in the folder of such files."""
+def _unused_path(files: FileSystem, root: Path, name: str) -> Path:
+    """Return an unused path in the folder `aside`."""
     folder = aside_folder(root)
     files.make_folder(folder)
     names = (name if number == 1 else f"{name}.{number}" for number in count(1))

@@ -1,7 +1,7 @@
 """Recovery of the index: it is brought into agreement with the log.
 
-The log is settled by then. What the index lacks of it, for whatever reason, is read and added:
-after a crash, when files were damaged or removed, or when the store went without an index.
+The log is settled before. Its missing keys are read and added: after a crash, when files were
+damaged or removed, or after a time without an index.
 
 Source: RocketMQ `IndexService.load`, `CommitLogDispatcherBuildIndex`.
 """
@@ -38,10 +38,10 @@ _NEIGHBOURS: Final = 64
 def open_index(
     files: FileSystem, root: Path, config: StoreConfig, clock: Clock, opened: OpenedFiles
 ) -> OpenedFiles:
-    """Return `opened` with its index, if the settings want one; it is all there.
+    """Return `opened` with its complete index, unless the settings turn it off.
 
     Raises:
-        OSError: A file could not be read or written, or there was no space.
+        OSError: A file cannot be read or written, or there is no space.
     """
     if not config.index_enabled:
         return opened
@@ -69,7 +69,7 @@ def open_index(
 
 
 def _durable(index: IndexFiles, session: StoreSession) -> PhysicalOffset | None:
-    """Return before which offset all entries are on the disk; None when all are."""
+    """Return the log offset before which all entries are on the disk; None = all are."""
     match session.last_use:
         case LastUse.CLEAN | LastUse.FOREIGN_CLEAN:
             return None
@@ -92,19 +92,18 @@ def settle_index(
     """Bring the index into agreement with the log up to `end`.
 
     Args:
-        index: Just opened.
-        log: Settled: from its start to its end every record is good, or in `quarantine`.
-        quarantine: What of the log is damaged.
-        end: Where the log ends, or what may be told of it.
-        durable: After a crash: entries of records before it are on the disk. None after a clean
-            stop.
-        notes: What `IndexFiles.notes` said at the last clean stop, if it is known.
+        index: Index before its first use.
+        log: Log whose records are good, or in `quarantine`.
+        quarantine: Damaged ranges of the log.
+        end: End of the log, or of its dispatched part.
+        durable: Log offset before which entries are on the disk after a crash; None = a clean stop.
+        notes: `IndexFiles.notes` of the last clean stop, if known.
 
     Returns:
-        How many records were read.
+        Count of records read.
 
     Raises:
-        OSError: A file could not be read or written, or there was no space.
+        OSError: A file cannot be read or written, or there is no space.
     """
     if durable is not None:
         index.cut(min(durable, end))
@@ -123,7 +122,7 @@ def settle_index(
 def _drop_behind_gap(index: IndexFiles, log: CommitLog) -> bool:
     """Drop all files behind a missing one, and return whether there was one.
 
-    A file is missing when the log has a key between what the one before and the next one tell of.
+    A file is missing if the log has a key between the records of two neighbours.
     """
     before = PhysicalOffset(-1)
     for info in index.infos():
@@ -137,7 +136,7 @@ def _drop_behind_gap(index: IndexFiles, log: CommitLog) -> bool:
 
 
 def _has_key_between(log: CommitLog, before: PhysicalOffset, end: PhysicalOffset) -> bool:
-    """Return whether a record behind the one at `before` has a key, of those next to it."""
+    """Return whether a record right behind the one at `before` has a key."""
     at = max(before, log.start)
     for _ in range(2):  # the next record may lie in the next file
         if at >= min(end, log.end) or not log.files.has(at):
@@ -183,7 +182,7 @@ def _catch_up(
         if found.is_blank:
             end = PhysicalOffset(file.end)
         elif end == at:
-            logger.warning("index left out what cannot be read at=%d error=%s", at, found.error)
+            logger.warning("index skipped unreadable records at=%d error=%s", at, found.error)
             good = find_good(log, PhysicalOffset(at + 1))
             end = PhysicalOffset(limit if good is None else min(limit, good.offset))
         at = end

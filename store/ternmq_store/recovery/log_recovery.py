@@ -1,7 +1,7 @@
 """Recovery of log and queues: load them, check them, and bring them into agreement.
 
-Nothing is appended before the log's end is known, what lies behind it is zeroed on the disk, and
-the consume queues say what the log says.
+No append comes before the log's end is known, the bytes behind it are zeros on the disk, and the
+consume queues agree with the log.
 
 Source: RocketMQ `DefaultMessageStore.load`, `recover`.
 """
@@ -70,29 +70,28 @@ def open_files(
     now_ms: int,
     serve_to: PhysicalOffset | None = None,
 ) -> OpenedFiles:
-    """Load and recover what lies in `root`, which may be empty.
+    """Load and recover log and queues at `root`, which may be empty.
 
-    Every record that was on disk before a crash is kept, but for damaged ones; what was not, up to
-    the first bad one. When this returns the log ends there, on the disk too, and the consume
-    queues agree with it. If it was to be cut, it ends there instead.
+    The log keeps every good record that was on the disk before a crash, and later ones up to the
+    first bad record. There it ends now, on the disk too, unless notes demand an earlier cut; the
+    consume queues agree with it.
 
     Args:
-        files: The file system.
-        root: The store's directory, held by the caller.
-        config: Sizes for a store that is new, and whether its records have checksums.
-        now_ms: The wall clock, which names the session.
-        serve_to: Queues tell of nothing behind it; the log is checked to its end all the same.
-            None = of everything.
+        files: File system.
+        root: Directory of the store, locked by the caller.
+        config: Sizes of a new store, and the checksums of its records.
+        now_ms: Wall clock, which names the session.
+        serve_to: Log offset behind which records are checked, but have no units; None = no limit.
 
     Raises:
-        StoreError: The log's files are not those of one log; nothing was changed.
-        OSError: A file could not be read or written; opening again starts anew.
+        StoreError: The files are not those of one log; nothing was changed.
+        OSError: A file cannot be read or written; a retry starts anew.
     """
     return _Opening(files, root, config, now_ms=now_ms, serve_to=serve_to).run()
 
 
 class _Opening:
-    """One attempt to open a store. Its parts go to whoever asked for it."""
+    """One attempt to open a store."""
 
     def __init__(
         self,
@@ -108,12 +107,12 @@ class _Opening:
         self._root = root
         self._config = config
         self._findings = RecoveryFindings()
-        self._session = StoreSession(files, root, partial(self._are_lost, notes_path(root)))
+        self._session = StoreSession(files, root, partial(self._report, notes_path(root)))
         self._plan = find_plan(files, root, self._session, config.commit_log_file_bytes)
         self._token = f"{now_ms:x}-{os.getpid():x}"
 
     def run(self) -> OpenedFiles:
-        """Bring the files into agreement."""
+        """Return log and queues in agreement."""
         session, config = self._session, self._config
         give_up_reserve(self._files, self._root)
         session.claim(pid=os.getpid(), token=self._token)
@@ -133,7 +132,7 @@ class _Opening:
             path = log.files.at(log.end).file.path
             self._findings.add(RecoveryAction.CUT, path, log.end, cut_bytes, scan.reason)
         self._findings.extend(find_oddities(queues))
-        self._keep_numbers()
+        self._retain_offsets()
         newest_at_ms = self._dispatcher.stored_at_ms
         self._dispatcher.offset, self._dispatcher.stored_at_ms = scan.dispatched
         session.settle(
@@ -162,28 +161,33 @@ class _Opening:
         )
 
     def _read_log(self) -> tuple[PhysicalOffset, LogScan, bool]:
-        """Read what of the log is not known to be good and dispatched.
+        """Scan the part of the log that is not known to be good and dispatched.
 
         Returns:
-            From where; the reading; and whether all queues were built anew.
+            Start of the scan; the scan; and whether all queues were built from the log.
         """
         log, session = self._log, self._session
-        are_whole = self._load_queues()
+        are_complete = self._load_queues()
         self._limit = self._find_limit()
         if self._limit is not None:
             self._limit_queues(self._limit)
         self._queue_ends = read_queue_ends(log, self._queues, self._plan.lacks)
         self._rules = self._scan_rules()
-        start = self._start(are_whole)
+        start = self._start(are_complete)
         if start is not None:
             is_clean = session.last_use.is_clean
             old_units = () if is_clean else self._cut_queues(start, keep=True)
             if is_clean or self._consistency.holds(self._queues):
                 scan = self._scan(start, old_units)
-                if not (self._lacks_units() if start > log.start else self._lacks_files()):
-                    self._tell_repairs()
+                if not (
+                    self._lacks_units()
+                    if start > log.start
+                    else any(q.fileless for q in self._queues)
+                ):
+                    if is_clean and not session.has_notes:
+                        self._findings.extend(find_repairs(self._queues, self._queue_ends.ends))
                     return start, scan, False
-        # Until all queues are built anew, no checkpoint may say that they are on the disk.
+        # Until all queues are built, no checkpoint may claim that they are on the disk.
         session.save_checkpoint(Checkpoint())
         self._cut_queues(log.start, keep=False)
         scan = self._scan(log.start, ())
@@ -194,7 +198,7 @@ class _Opening:
         return log.start, scan, is_rebuilt
 
     def _find_limit(self) -> PhysicalOffset | None:
-        """Return from where on no queue may tell of records; None = they tell of all."""
+        """Return the log offset behind which no record may have a unit; None = no limit."""
         limits = [at for at in (self._serve_to, self._session.notes.cut_to) if at is not None]
         return max(min(limits), self._log.start) if limits else None
 
@@ -206,7 +210,7 @@ class _Opening:
         if crossing:
             self._cut_queues(min(crossing), keep=False)
 
-    def _are_lost(self, path: Path, reason: str) -> None:
+    def _report(self, path: Path, reason: str) -> None:
         self._findings.add(RecoveryAction.REPORTED, path, 0, 0, reason)
 
     def _load(self, plan: LogFilePlan) -> None:
@@ -231,7 +235,7 @@ class _Opening:
         self._dispatcher = LogDispatcher(log, self._queues)
         self._dispatcher.bit_maps = no_bit_maps if config.consume_queue_ext_enabled else None
         path = deletions_path(root)
-        self._dispatcher.dropped = load_deletions(files, path, partial(self._are_lost, path))
+        self._dispatcher.dropped = load_deletions(files, path, partial(self._report, path))
         self._dispatcher.check_at = self._session.check_at
         self._dispatcher.quarantine = self._session.quarantine
         end = PhysicalOffset(log.files.last.end if log.files.files else 0)
@@ -257,21 +261,21 @@ class _Opening:
         return ScanRules(min(flushed, end), is_ours, left_at, safe_at_ms, known_end)
 
     def _load_queues(self) -> bool:
-        """Map the queues' files, without those of deleted topics; return whether all are whole."""
+        """Map the queues' files, without those of deleted topics; return whether all are complete."""
         queues, dispatcher, was_clean = (
             self._queues,
             self._dispatcher,
             self._session.last_use.is_clean,
         )
-        are_whole = queues.load(was_clean=was_clean)
-        # A crash may have come between the note that a topic is deleted and the end of its files.
+        are_complete = queues.load(was_clean=was_clean)
+        # A crash may have come between the note of a deletion and the removal of the files.
         stale = {
             queue.topic
             for queue in queues
             if queue.begins_before(dispatcher.dropped.get(queue.topic, PhysicalOffset(0)))
         }
         queues.delete(*stale)
-        # A process that is killed may leave names which only the next one relies on.
+        # A killed process may leave names that are not on the disk; the next one relies on them.
         folders = [self._root, self._log.files.folder, consume_queue_folder(self._root)]
         if not was_clean:
             of_queues = [queue.files.folder for queue in queues]
@@ -282,12 +286,12 @@ class _Opening:
             folders += [*sorted({folder.parent for folder in of_queues}), *of_queues]
         for folder in folders:
             self._files.sync_folder(folder)
-        return are_whole
+        return are_complete
 
-    def _start(self, are_whole: bool) -> PhysicalOffset | None:
-        """Return from where the log is scanned; None = all of it: no queue is to be believed."""
+    def _start(self, are_complete: bool) -> PhysicalOffset | None:
+        """Return the start of the scan; None = the queues are unreliable, and all is scanned."""
         log = self._log
-        if not log.files.files or not are_whole or self._is_repaired:
+        if not log.files.files or not are_complete or self._is_repaired:
             return None
         if self._session.last_use.is_clean:
             for queue in self._queues:
@@ -310,11 +314,11 @@ class _Opening:
         return start
 
     def _within_limit(self, start: PhysicalOffset) -> PhysicalOffset:
-        """Return `start`, or an earlier place that is not behind the limit."""
+        """Return `start`, or the end of the last dispatched record when there is a limit."""
         return min(start, self._last_dispatched()) if self._limit is not None else start
 
     def _noted(self, default: PhysicalOffset) -> PhysicalOffset:
-        """Return up to where the log was when it was noted how far the queues are."""
+        """Return the log offset up to which the noted ends of the queues are valid."""
         log, at = self._log, self._session.notes.queues_at
         if not log.start <= at <= log.files.last.end:
             return default
@@ -334,7 +338,7 @@ class _Opening:
         if at % log.files.file_bytes == 0 or self._log_goes_on_at(at):
             return at
         if self._limit is not None and at > self._limit:
-            return at  # its unit is gone, and no scan begins there
+            return at  # its unit was wiped, and no scan begins there
         self._findings.add(
             RecoveryAction.REPORTED, checkpoint_path(self._root), at, 0, "no record begins there"
         )
@@ -364,7 +368,7 @@ class _Opening:
         return old
 
     def _last_dispatched(self) -> PhysicalOffset:
-        """Return where the newest record with a unit ends, after a clean stop."""
+        """Return the end of the newest record with a unit, after a clean stop."""
         newest = self._log.start
         for queue in self._queues:
             unit = queue.last_unit()
@@ -385,21 +389,13 @@ class _Opening:
         scan.run(start, old_units, serve_to=self._serve_to, cut_to=self._session.notes.cut_to)
         return scan
 
-    def _lacks_files(self) -> bool:
-        return any(queue.fileless for queue in self._queues)
-
-    def _tell_repairs(self) -> None:
-        """Report what a log of others, read as a whole, says that its queues did not."""
-        if not self._session.has_notes and self._session.last_use.is_clean:
-            self._findings.extend(find_repairs(self._queues, self._queue_ends.ends))
-
     def _lacks_units(self) -> bool:
-        """Return whether queues end before they should: units are missing that the log has."""
+        """Return whether the queues lack units of records in the log."""
         has_gap = self._dispatcher.gaps > 0
         return has_gap or bool(self._short_queues()) or self._has_lost_beginnings()
 
     def _has_lost_beginnings(self) -> bool:
-        """Return whether a queue has lost its first file, and not because the log has."""
+        """Return whether a queue has lost its first file without the log."""
         if self._log.start != self._session.notes.log_start:
             return False
         noted = {(note.topic, note.queue_id): note.first for note in self._session.notes.queues}
@@ -411,7 +407,7 @@ class _Opening:
         )
 
     def _short_queues(self) -> Sequence[QueueNote]:
-        """Return the queues whose messages are fewer than was noted."""
+        """Return the notes of queues that ended behind their present end."""
         notes = self._session.notes
         if self._limit is not None and notes.queues_at > self._limit:
             return ()
@@ -423,8 +419,8 @@ class _Opening:
             and found.get((note.topic, note.queue_id), 0) < note.end
         ]
 
-    def _keep_numbers(self) -> None:
-        """Pad queues so that numbers of lost messages are not assigned again."""
+    def _retain_offsets(self) -> None:
+        """Pad queues so that offsets of lost messages are not assigned again."""
         for note in self._short_queues():
             queue = self._queues.of(note.topic, note.queue_id)
             missing = note.end - queue.end

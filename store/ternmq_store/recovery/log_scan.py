@@ -37,11 +37,11 @@ OldUnits = Sequence[tuple[ConsumeQueue, QueueOffset, Units]]
 
 
 class LogScan:
-    """One reading of the log from some record to its end.
+    """One scan of the log from a record to the log's end, by the opening.
 
-    Used on the store's thread, while it opens. `dispatcher.offset` tells where the log ends when
-    `run` has returned, and `reason` what lies there; `dispatched` up to where it was dispatched,
-    and the store time of the newest record there.
+    Attributes:
+        reason: Damage of the bytes behind the end; `dispatcher.offset` is the end after `run`.
+        dispatched: End of the last dispatched record, and its store time.
     """
 
     def __init__(
@@ -74,20 +74,20 @@ class LogScan:
         serve_to: PhysicalOffset | None = None,
         cut_to: PhysicalOffset | None = None,
     ) -> None:
-        """Dispatch every good record from `start` on, which is where one begins.
+        """Dispatch every good record from `start` on.
 
         Args:
-            start: Where to begin.
-            old_units: What queues that are built anew told before.
-            serve_to: Records that end behind it are checked and not dispatched.
-            cut_to: The log goes on no further than that.
+            start: Log offset of a record.
+            old_units: Units of the queues before the scan.
+            serve_to: Log offset behind which records are checked, and not dispatched.
+            cut_to: Upper limit of the log's end.
 
         Raises:
-            OSError: There was no space for units, or the disk failed.
+            OSError: There is no space for units, or the disk failed.
         """
         dispatcher = self._dispatcher
         dispatcher.offset = start
-        # What is missing before `start` is in the log: padding would be taken for what is lost.
+        # Missing units before `start` have records in the log: padding would hide them.
         dispatcher.pads = start <= self._log.start
         limit = PhysicalOffset(self._log.files.last.end if self._log.files.files else 0)
         self._is_replica = serve_to is not None
@@ -104,7 +104,7 @@ class LogScan:
         dispatcher.stopped_by, dispatcher.pads = None, True
 
     def _read(self, limit: PhysicalOffset, old_units: OldUnits) -> bool:
-        """Read to `limit`, or to the record that crosses it; return whether the log goes so far."""
+        """Scan to `limit`, or to the record that crosses it; return whether the log reaches it."""
         dispatcher = self._dispatcher
         while dispatcher.offset < limit:
             damaged_to = self._quarantine.end_at(dispatcher.offset)
@@ -128,15 +128,15 @@ class LogScan:
         return True
 
     def _step(self, limit: PhysicalOffset) -> CorruptRecord | None:
-        """Dispatch some records; return what is wrong with the next one, if something is."""
+        """Dispatch some records; return the error of the next one, if it is bad."""
         self._dispatcher.stopped_by = None
         self._dispatcher.scan(limit, {}, is_trusted=False)
         return self._dispatcher.stopped_by
 
     def _is_full(self, at: PhysicalOffset) -> bool:
-        """Return whether the last file is full, and so is the log, whose next file has gone."""
+        """Return whether a blank record ends the last file, whose successor is gone."""
         file = self._log.files.at(at)
-        # A replica's last piece may be a blank record, before the next file is made.
+        # The last slice of a replica may be a blank record, before the next file is made.
         is_known = self._is_replica or file.end <= max(self._rules.flushed, self._cut_to)
         is_last = file is self._log.files.last and is_known
         return is_last and is_blank(file.view, at - file.base, file.end - at)
@@ -160,14 +160,16 @@ class LogScan:
         self._findings.add(RecoveryAction.QUARANTINED, path, at, end - at, error.reason)
 
     def _pass_over(self, end: PhysicalOffset, old_units: OldUnits) -> None:
-        """Go on behind a damaged range, of now or of before."""
+        """Continue behind a damaged range, found now or before."""
         self._dispatcher.pads = True
         if self._dispatcher.tells:
-            self._keep_units(self._dispatcher.offset, end, old_units)
+            self._write_old_units(self._dispatcher.offset, end, old_units)
         self._dispatcher.offset = end
 
-    def _keep_units(self, at: PhysicalOffset, end: PhysicalOffset, old_units: OldUnits) -> None:
-        """Write the units of damaged records, so that their numbers are not assigned again."""
+    def _write_old_units(
+        self, at: PhysicalOffset, end: PhysicalOffset, old_units: OldUnits
+    ) -> None:
+        """Write the units of damaged records, so that their offsets are not assigned again."""
         for queue, first, units in old_units:
             offsets = units["offset"].astype(np.int64)
             is_message = units["size"] < PADDING_SIZE
@@ -177,10 +179,10 @@ class LogScan:
         file = self._log.files.at(at)
         window = LogWindow.of_view(file.view, file.base)
         for position in window.claims(at - file.base, end - file.base):
-            self._keep_claimed(file, position)
+            self._write_claimed_unit(file, position)
 
-    def _keep_claimed(self, file: MappedFile, position: int) -> None:
-        """Make the unit of a damaged record whose header is plainly right: it is the next one."""
+    def _write_claimed_unit(self, file: MappedFile, position: int) -> None:
+        """Write the unit of a damaged record whose header has the next offset of its queue."""
         at = PhysicalOffset(file.base + position)
         batch = scan_records(
             file.view, position, file.file_bytes, at=at, records_max=1, verify=Verify.NOTHING
@@ -207,14 +209,14 @@ def pad_to(queue: ConsumeQueue, end: QueueOffset) -> None:
     """Pad a queue so that its next message gets the offset `end`.
 
     Raises:
-        OSError: There was no space.
+        OSError: There is no space.
     """
     if queue.end < end:
         queue.put(np.array([end - 1], dtype=np.int64), make_padding(1))
 
 
 def record_lies_at(log: CommitLog, at: PhysicalOffset) -> bool:
-    """Return whether a record, or a blank one, says that it lies at `at`."""
+    """Return whether a record, or a blank one, claims log offset `at` as its own."""
     if not log.files.has(at):
         return False
     file = log.files.at(at)
@@ -222,9 +224,9 @@ def record_lies_at(log: CommitLog, at: PhysicalOffset) -> bool:
 
 
 def find_good(log: CommitLog, start: PhysicalOffset) -> NextGood | None:
-    """Return the first place from `start` on where a record says it lies, in this file or later.
+    """Return the first good record from `start` on, in this file or a later one.
 
-    A good blank record stands for the file that follows it.
+    A good blank record counts as the first record of the next file.
     """
     for file in log.files.files:
         if file.end <= start:
@@ -254,7 +256,7 @@ def _stored_at_ms(log: CommitLog, at: PhysicalOffset) -> int:
 
 
 def first_records(log: CommitLog) -> Sequence[FirstRecord]:
-    """Return how each file of the log begins."""
+    """Return the start of each file of the log."""
     first: list[FirstRecord] = []
     for file in log.files.files:
         base = PhysicalOffset(file.base)
@@ -267,7 +269,7 @@ def first_records(log: CommitLog) -> Sequence[FirstRecord]:
 
 
 def add_torn(log: CommitLog, quarantine: Quarantine, damage: Iterable[DamagedRange]) -> None:
-    """Quarantine the records, too, whose ends lie in missing bytes."""
+    """Extend damage to the records that end in missing bytes."""
     for damaged in damage:
         file = log.files.at(damaged.start)
         limit, at, before, is_stopped = damaged.start - file.base, 0, -1, False
@@ -282,17 +284,15 @@ def add_torn(log: CommitLog, quarantine: Quarantine, damage: Iterable[DamagedRan
 def lift_repaired(
     log: CommitLog, quarantine: Quarantine, check_at: Callable[[PhysicalOffset], VerifyRange]
 ) -> Sequence[RecoveryFinding]:
-    """Forget what of the damaged ranges holds nothing but good records, file by file.
-
-    Bytes that are damaged still cost a look at the first record of each.
+    """Remove parts of damaged ranges, file by file, that contain good records only.
 
     Args:
-        log: All of it.
-        quarantine: Its damaged ranges.
-        check_at: How records are to be checked.
+        log: The whole log.
+        quarantine: Damaged ranges of the log.
+        check_at: Depth of the check from a log offset on.
 
     Returns:
-        A finding for each piece that was forgotten.
+        A finding for each part removed.
     """
     repaired: list[RecoveryFinding] = []
     for damaged in quarantine.ranges:
@@ -301,7 +301,7 @@ def lift_repaired(
             end = PhysicalOffset(min(damaged.end, file.end))
             if start < end and _is_good(log, start, end, check_at):
                 quarantine.remove(start, end)
-                reason = "the damaged stretch is good again"
+                reason = "the damaged range is good again"
                 repaired.append(
                     RecoveryFinding(
                         RecoveryAction.REPAIRED, file.file.path, start, end - start, reason
@@ -316,7 +316,7 @@ def _is_good(
     end: PhysicalOffset,
     check_at: Callable[[PhysicalOffset], VerifyRange],
 ) -> bool:
-    """Return whether from `start` to `end`, in one file, one good record follows the other."""
+    """Return whether the range, in one file, is a sequence of good records."""
     file, at = log.files.at(start), start
     while at < end:
         check = check_at(at)

@@ -36,19 +36,19 @@ QueueKey = tuple[str, int]
 
 
 class QueueTail(NamedTuple):
-    """The last units of a queue, back to one whose record is good or was removed with its file."""
+    """The last units of a queue, back to one with a good record or one removed with its file."""
 
     first: QueueOffset
-    """Number of the first of them."""
+    """Queue offset of the first of these units."""
 
     places: Ints
-    """Log offsets of their records; padding has that of the record before it."""
+    """Log offsets of the records; padding has that of the record before it."""
 
     are_lost: NDArray[np.bool_]
-    """True for units whose records lay in bytes that no file of the log has."""
+    """Mask: True for units of records in bytes that no file of the log has."""
 
     def end(self, limit: PhysicalOffset) -> QueueOffset:
-        """Return the number behind the last record before `limit` or lost; 0 = there is none."""
+        """Return the offset behind the last record before `limit` or lost; 0 = there is none."""
         rows = np.flatnonzero((self.places < limit) | self.are_lost)
         return QueueOffset(self.first + int(rows[-1]) + 1 if len(rows) else 0)
 
@@ -57,27 +57,26 @@ class QueueEnds(NamedTuple):
     """Ends of a store's queues, by their files."""
 
     known_end: PhysicalOffset
-    """Greatest end of a record that a unit points to, and that the log's files
-    have room for; 0 when no queue tells of any."""
+    """Greatest end of a record with a unit, at most the end of the log's files; 0 = there is none."""
 
     ends: Mapping[QueueKey, QueueOffset]
-    """Number behind the last unit of each queue."""
+    """Offset behind the last unit of each queue."""
 
     tails: Mapping[QueueKey, QueueTail]
-    """The last units of each queue that has some."""
+    """Last units of each queue with files."""
 
     def given(self, limit: PhysicalOffset) -> Mapping[QueueKey, QueueOffset]:
-        """Return behind which number each queue goes on at least.
+        """Return the least next offset of each queue.
 
-        RocketMQ cuts a queue where it cuts the log, and so do we behind what we have noted. Padding
-        in front of later messages would hide those from it: it takes padding for removed messages,
-        and passes over what follows in the same answer.
+        RocketMQ cuts a queue where it cuts the log, and so does this store behind its notes.
+        Padding before later messages would hide them from RocketMQ, which takes padding for removed
+        messages and skips the rest of the same answer.
 
-        What no file has was on the disk: each file is made durably, and of its full length, before
-        anything goes into it. It may be put back.
+        Records in bytes without a file were on the disk, since each file is made durably and of its
+        full length before its first record. The file may be put back.
 
         Args:
-            limit: The log ends here, or was noted to have been on the disk up to here.
+            limit: End of the log, or noted offset up to which it was on the disk.
         """
         return {key: tail.end(limit) for key, tail in self.tails.items()}
 
@@ -85,12 +84,9 @@ class QueueEnds(NamedTuple):
 def read_queue_ends(
     log: CommitLog, queues: Iterable[ConsumeQueue], is_missing: Callable[[int], bool]
 ) -> QueueEnds:
-    """Return the ends of `queues` by their files; nothing is changed.
+    """Return the ends of all queues by their files, without a change.
 
-    Args:
-        log: As it is now.
-        queues: All there are.
-        is_missing: Tells of a byte of the log whether no file had it when it was opened.
+    `is_missing` returns whether no file had a byte of the log at its opening.
     """
     limit = PhysicalOffset(log.files.last.end if log.files.files else 0)
     known_end = PhysicalOffset(0)
@@ -111,10 +107,8 @@ def read_queue_ends(
 def _queue_tail(
     log: CommitLog, files: UnitFiles, end: QueueOffset, is_missing: Callable[[int], bool]
 ) -> QueueTail:
-    """Return the last units of a queue, which ends at `end`.
-
-    Steps that double find a good record behind any damage without reading all of the queue.
-    """
+    """Return the last units of a queue that ends at `end`."""
+    # Doubled steps find a good record before any damage without a read of the whole queue.
     begin, step = files.min_offset, 1
     first = QueueOffset(max(end - step, begin))
     while first > begin and not _is_settled(log, files, first):
@@ -131,7 +125,7 @@ def _queue_tail(
 
 
 def _is_settled(log: CommitLog, files: UnitFiles, number: QueueOffset) -> bool:
-    """Return whether the record of a unit is good, or was removed with the log's first files."""
+    """Return whether the record of a unit is good, or was removed with the first files."""
     unit = files.written_unit(number)
     if unit is None or unit.size > RECORD_BYTES_MAX:
         return False
@@ -148,12 +142,7 @@ def _is_settled(log: CommitLog, files: UnitFiles, number: QueueOffset) -> bool:
 def find_repairs(
     queues: Iterable[ConsumeQueue], before: Mapping[QueueKey, QueueOffset]
 ) -> Iterable[RecoveryFinding]:
-    """Yield what a reading of the whole log added to the queues or found wrong in them.
-
-    Args:
-        queues: As they are after it.
-        before: End of each before, by `read_queue_ends`.
-    """
+    """Yield the units that a scan of the whole log added, by the ends of the queues before it."""
     for queue in queues:
         end = before.get((queue.topic, queue.queue_id), QueueOffset(0))
         added, path = queue.end - end, queue.files.folder
@@ -167,12 +156,7 @@ def find_repairs(
 def find_cuts(
     queues: Iterable[ConsumeQueue], before: Mapping[QueueKey, QueueOffset]
 ) -> Iterable[RecoveryFinding]:
-    """Yield the queues that lost their end with the log's: others get the numbers of its messages.
-
-    Args:
-        queues: As they are now.
-        before: End of each before, by `read_queue_ends`.
-    """
+    """Yield the queues that are shorter than before: later messages get the same offsets."""
     for queue in queues:
         old, end = before.get((queue.topic, queue.queue_id), QueueOffset(0)), queue.end
         if end < old:
@@ -183,7 +167,7 @@ def find_cuts(
 
 
 def find_oddities(queues: Iterable[ConsumeQueue]) -> Iterable[RecoveryFinding]:
-    """Yield what of the log did not go into its queue as it says."""
+    """Yield the records without a unit, and the offsets without a record."""
     for queue in queues:
         if queue.repeated:
             reason = f"{queue.repeated} records left out: their numbers are others' or cannot be"
@@ -196,7 +180,7 @@ def find_oddities(queues: Iterable[ConsumeQueue]) -> Iterable[RecoveryFinding]:
 def numbers_given(
     queues: ConsumeQueues, given: Mapping[QueueKey, QueueOffset]
 ) -> Iterable[tuple[QueueKey, QueueOffset]]:
-    """Yield the queues that end before numbers which they told of, and behind which number."""
+    """Yield the queues that end before their least next offset, with that offset."""
     for key, end in given.items():
         queue = queues.find(*key)
         if queue is None or queue.end < end:
@@ -204,7 +188,7 @@ def numbers_given(
 
 
 def find_lost(log: CommitLog, session: StoreSession) -> Iterable[RecoveryFinding]:
-    """Yield what of the log has gone away since it was on the disk."""
+    """Yield the parts of the log that were on the disk and are gone."""
     end = log.files.last.end if log.files.files else 0
     if end < session.flushed:
         path = log.files.folder / file_name(end)
@@ -219,7 +203,7 @@ def find_lost(log: CommitLog, session: StoreSession) -> Iterable[RecoveryFinding
 
 
 def find_later_files(log: CommitLog, end: PhysicalOffset) -> Iterable[RecoveryFinding]:
-    """Yield the files that go when the log is cut at `end` and that hold something."""
+    """Yield the files with content that a cut of the log at `end` removes."""
     for file in log.files.files:
         if file.base > end and any(file.file.read(0, min(_HEAD_BYTES, file.file_bytes))):
             reason = "it lay behind the log's end"
@@ -237,9 +221,9 @@ class QueueConsistency:
         self._findings = findings
 
     def holds(self, queues: Iterable[ConsumeQueue]) -> bool:
-        """Return whether the first and the last unit of every file of a queue are of its messages.
+        """Return whether first and last unit of each file of the queues match their records.
 
-        Records found damaged thereby are quarantined.
+        Damaged records are quarantined.
         """
         for queue in queues:
             for file in queue.files.files:
@@ -287,10 +271,10 @@ class QueueConsistency:
 
 
 def _read_record(log: CommitLog, at: PhysicalOffset, ranges: Ranges) -> Record | None:
-    """Return the record at `at`, which lies in a file; None for a blank one.
+    """Return the record at `at`, which lies in a file; None = a blank record.
 
     Raises:
-        CorruptRecord: It is damaged; in one of `ranges`, a wrong checksum of the whole tells, too.
+        CorruptRecord: The record is damaged, by the checksum of the whole inside `ranges`.
     """
     file = log.files.at(at)
     position = at - file.base

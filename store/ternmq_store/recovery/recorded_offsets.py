@@ -1,4 +1,4 @@
-"""The offsets that records in a log's files have of themselves."""
+"""Offsets that the records in a log's files claim as their own."""
 
 import enum
 from collections.abc import Generator, Iterator, Sequence
@@ -33,32 +33,29 @@ class LogFit(enum.Enum):
     """The files have good records that the consume queues do not confirm."""
 
     CONFIRMED = "confirmed"
-    """A unit tells of a record in them, or a queue ends right before its first record in them."""
+    """A unit points to a record in the files, or a queue ends before its first record in them."""
 
 
 class RecordedOffsets(Protocol):
-    """The offsets that the records of any file of a log claim."""
+    """Offsets that the records of a log's files claim as their own."""
 
     def first(self, found: FoundFile) -> PhysicalOffset | None:
-        """Return the place that the first record claims; None when the file begins with none."""
+        """Return the offset that the first record claims; None = the file begins with none."""
         ...
 
     def own(self, found: FoundFile, position: int = 0) -> PhysicalOffset | None:
-        """Return the first place in the file, from `position` on, that the record there claims."""
+        """Return the first offset, from `position` on, that a record there claims; None = none."""
         ...
 
     def fit(self, run: Sequence[FoundFile]) -> LogFit:
-        """Compare the good records of files that follow each other with the consume queues."""
+        """Compare the good records of consecutive files with the consume queues."""
         ...
 
 
 class FileRecordedOffsets:
-    """Recorded offsets of the files on a disk: a file is read when it is asked for.
+    """Recorded offsets of the files of the store at `root`.
 
-    Args:
-        files: The file system.
-        root: The store's directory.
-        unread: Upon such an error a file counts as one that begins with no record.
+    A file whose read raises `unread` counts as one that begins with no record.
     """
 
     def __init__(self, files: FileSystem, root: Path, unread: type[OSError]) -> None:
@@ -116,7 +113,7 @@ class FileRecordedOffsets:
             yield region.view
 
     def _unit(self, topic: str, queue_id: int, number: int) -> tuple[int, int]:
-        """Return the place and the size that a queue's unit has; zeros where none is written."""
+        """Return log offset and size in a unit of a queue; zeros = no unit is written."""
         at = number * UNIT_BYTES
         try:
             for found in find_files(self._files, queue_folder(self._root, topic, queue_id)):
@@ -131,7 +128,7 @@ class FileRecordedOffsets:
 
 
 def _good_records(view: memoryview, base: PhysicalOffset) -> Iterator[Record]:
-    """Yield the records that claim their own places and whose checks hold."""
+    """Yield the good records that claim their own offsets."""
     end = 0
     for position in LogWindow.of_view(view, base).claims(0):
         if position < end:

@@ -1,4 +1,4 @@
-"""Decisions about a data directory that only an operator can take. Pure."""
+"""Decisions about a data directory that an operator has to take. Pure."""
 
 import enum
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from ternmq_model.errors import StoreError
 
 
 class UndecidedState(enum.Enum):
-    """A state of a data directory that waits for a decision; `docs/howto/decisions.md` has each."""
+    """State of a data directory that waits for a decision (docs/howto/decisions.md)."""
 
     MISSING_FILE = "missing file"
     TWO_LOGS = "two logs"
@@ -28,30 +28,26 @@ class RecoveryOption(NamedTuple):
     """Condition of the option, or its effect."""
 
     command: str = ""
-    """Empty: no command of ours does it."""
+    """Command of the option; empty = there is none."""
 
 
 class RecoveryDecision(NamedTuple):
-    """A decision that waits, and its options."""
+    """A pending decision and its options."""
 
     state: UndecidedState
     text: str
-    """Findings, with their files."""
+    """Description of the state, with its files."""
 
     ways: Sequence[RecoveryOption]
 
     def __str__(self) -> str:
-        """Return all of it in one line."""
+        """Return text and options in one line."""
         ways = [f"{when}: `{command}`" if command else when for when, command in self.ways]
         return f"{self.text}. {'; '.join(ways)}"
 
 
 class UndecidedStore(StoreError):
-    """No start goes on with the store before somebody decides.
-
-    Attributes:
-        choice: The decision.
-    """
+    """Refusal of a start before an operator takes the decision `choice`."""
 
     def __init__(self, choice: RecoveryDecision) -> None:
         super().__init__(str(choice))
@@ -59,5 +55,5 @@ class UndecidedStore(StoreError):
 
 
 def repair_command(root: Path, *options: str) -> str:
-    """Return the command that carries a decision about the directory `root` out."""
+    """Return the command that carries out a decision about the directory `root`."""
     return " ".join(("ternmq store repair", str(root), *options))

@@ -17,18 +17,18 @@ NEVER_MS: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class FirstRecord:
-    """Start of a log file: its first record's store time, 0 if there is no good one."""
+    """Start of a log file, and the store time of its first record; 0 = the record is bad."""
 
     base: PhysicalOffset
     stored_at_ms: int
 
 
 def scan_start(files: Sequence[FirstRecord], safe_at_ms: int) -> PhysicalOffset:
-    """Return from where the log is checked after a crash, when only timestamps tell.
+    """Return the start of the scan after a crash, by timestamps alone.
 
     Args:
-        files: Of the log, oldest first; at least one.
-        safe_at_ms: Every record stored before is on disk, with its consume queue unit.
+        files: At least one file of the log, oldest first.
+        safe_at_ms: Store time up to which records and their units are on the disk.
 
     Source: RocketMQ `CommitLog.recoverAbnormally`, `isMappedFileMatchedRecover`.
     """
@@ -40,24 +40,24 @@ def scan_start(files: Sequence[FirstRecord], safe_at_ms: int) -> PhysicalOffset:
 
 @dataclass(frozen=True, slots=True)
 class ScanRules:
-    """Facts about the log that is scanned."""
+    """Facts about the scanned log."""
 
     flushed: PhysicalOffset
-    """Offset up to which the log was on the disk. Not beyond its last file's end."""
+    """Log offset up to which the log was on the disk, at most the end of its last file."""
 
     is_ours: bool
-    """True when no other process has written to the log since. Bytes behind `flushed` do not count
-    as stored then, and no stale record is there, since a cut writes zeros."""
+    """True if only this store has written to the log. Bytes behind `flushed` do not count as stored
+    then, and no stale record follows, since a cut writes zeros."""
 
     left_at: PhysicalOffset | None
-    """End of the log when this store was stopped cleanly."""
+    """End of the log at a clean stop of this store; None = there was none."""
 
     safe_at_ms: int
-    """If others wrote to it: records stored at that time or before were on the disk."""
+    """Store time up to which records of another program were on the disk."""
 
     known_end: PhysicalOffset | None = None
-    """If nothing is noted of it: up to where its consume queues tell of records; 0 when there are
-    none. None when notes or store times tell more."""
+    """For a log without notes: the end of the last record with a unit, 0 = there is none. None =
+    notes or store times are more exact."""
 
 
 class NextGood(NamedTuple):
@@ -75,17 +75,17 @@ def end_of_damage(
     last_stored_at_ms: int,
     is_checksummed: bool,
 ) -> PhysicalOffset | None:
-    """Return where the range ends that begins with a bad record; None when the log ends there.
+    """Return the end of the damaged range that begins at `at`; None = the log ends at `at`.
 
-    RocketMQ cuts by moving its positions: behind its end older records may lie whole. No consume
-    queue tells of them, and their store time lies before that of the last good record.
+    RocketMQ cuts a log by moving its positions, so older records may remain behind its end. They
+    have no units, and their store times precede that of the last good record.
 
     Args:
         rules: Facts about the log.
-        at: Where the bad record begins.
-        following: The next good record, if any follows.
+        at: Log offset of the bad record.
+        following: Next good record, if any.
         last_stored_at_ms: Store time of the last good record before `at`.
-        is_checksummed: `at` lies in a range in which only this store wrote.
+        is_checksummed: True if `at` lies in a range in which only this store wrote.
     """
     if rules.is_ours or (is_checksummed and at < rules.flushed):
         if at >= rules.flushed:

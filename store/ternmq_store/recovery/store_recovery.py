@@ -33,11 +33,11 @@ def hold_and_open(
     *,
     serve_to: PhysicalOffset | None,
 ) -> tuple[Lock, OpenedFiles]:
-    """Hold a store's directory, which may be empty, and open what is in it, as `open_files` does.
+    """Lock a store's directory, which may be empty, and open log, queues and index.
 
     Raises:
-        StoreLocked: Another process holds it.
-        StoreError: It cannot be opened; opening again starts anew.
+        StoreLocked: Another process holds the directory.
+        StoreError: The store cannot be opened; a retry starts anew.
     """
     try:
         files.make_folder(root)
@@ -67,11 +67,6 @@ def hold_and_open(
 
 
 def _count_files(files: FileSystem, root: Path) -> int:
-    """Return how many files of `root` an open store maps.
-
-    Raises:
-        OSError: A folder cannot be read.
-    """
     count = len(files.files(commit_log_folder(root)))
     for queues in (consume_queue_folder(root), consume_queue_ext_folder(root)):
         for topic in files.folders(queues):
@@ -81,7 +76,7 @@ def _count_files(files: FileSystem, root: Path) -> int:
 
 
 def _needs(files: FileSystem, root: Path, error: OSError) -> str:
-    """Return how many files a store has to map when `error` is that it cannot map them all."""
+    """Return the count of files to map, as text, if `error` is a lack of files or memory."""
     if not is_exhausted(error):
         return ""
     with contextlib.suppress(OSError):
