@@ -179,11 +179,7 @@ class _Opening:
             old_units = () if is_clean else self._cut_queues(start, keep=True)
             if is_clean or self._consistency.holds(self._queues):
                 scan = self._scan(start, old_units)
-                if not (
-                    self._lacks_units()
-                    if start > log.start
-                    else any(q.fileless for q in self._queues)
-                ):
+                if not self._lacks_units(start):
                     if is_clean and not session.has_notes:
                         self._findings.extend(find_repairs(self._queues, self._queue_ends.ends))
                     return start, scan, False
@@ -261,7 +257,7 @@ class _Opening:
         return ScanRules(min(flushed, end), is_ours, left_at, safe_at_ms, known_end)
 
     def _load_queues(self) -> bool:
-        """Map the queues' files, without those of deleted topics; return whether all are complete."""
+        """Map the queues' files but those of deleted topics; return whether all are complete."""
         queues, dispatcher, was_clean = (
             self._queues,
             self._dispatcher,
@@ -389,8 +385,10 @@ class _Opening:
         scan.run(start, old_units, serve_to=self._serve_to, cut_to=self._session.notes.cut_to)
         return scan
 
-    def _lacks_units(self) -> bool:
-        """Return whether the queues lack units of records in the log."""
+    def _lacks_units(self, scanned_from: PhysicalOffset) -> bool:
+        """Return whether the queues lack units of records in the log, or else whole files."""
+        if scanned_from <= self._log.start:
+            return any(queue.fileless for queue in self._queues)
         has_gap = self._dispatcher.gaps > 0
         return has_gap or bool(self._short_queues()) or self._has_lost_beginnings()
 

@@ -57,7 +57,7 @@ class QueueEnds(NamedTuple):
     """Ends of a store's queues, by their files."""
 
     known_end: PhysicalOffset
-    """Greatest end of a record with a unit, at most the end of the log's files; 0 = there is none."""
+    """Greatest end of a record with a unit, at most that of the log's files; 0 = there is none."""
 
     ends: Mapping[QueueKey, QueueOffset]
     """Offset behind the last unit of each queue."""
