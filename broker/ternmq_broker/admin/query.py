@@ -53,7 +53,7 @@ class QueryService:
         if not request.key:
             raise refusal(ResponseCode.INVALID_PARAMETER, "a query needs a key")
         if is_read_forbidden(request.topic):
-            remark = f"topic {request.topic!r} belongs to the broker: nobody else reads it"
+            remark = f"topic {request.topic!r} belongs to the broker: no consumer may read it"
             raise refusal(ResponseCode.NO_PERMISSION, remark)
         if request.topic:
             topics: Sequence[str] = (self._existing(request.topic),)

@@ -1,1 +1,1 @@
-"""Pulls: streams and single ones, long polling, and what an answer tells beside messages."""
+"""Pulls: streams and single reads, long polling, and corrections of offsets."""

@@ -1,4 +1,4 @@
-"""Answers to pulls: the next offset, and the broker to be asked next. Reads the tables.
+"""Answers to pulls: the next offset, and the broker for the next pull. Reads the tables.
 
 Source: RocketMQ `PullMessageProcessor`.
 """
@@ -36,18 +36,18 @@ class PullAnswers:
     ) -> QueueOffset | None:
         """Return the next offset of a reader that learnt its offset in an epoch which is over.
 
-        The log may have lost messages since, and others may have their offsets by now.
+        The log may have lost messages since, and other messages may have their offsets by now.
 
         Args:
-            group: Who reads; may be empty.
-            topic: What.
-            queue_id: What.
-            offset: Where it would read.
-            epoch: Under which it learnt that; 0 = not known.
+            group: Group of the reader; may be empty.
+            topic: Topic of the queue.
+            queue_id: Number of the queue.
+            offset: Offset from which the reader would read.
+            epoch: Epoch in which the reader learnt `offset`; 0 = not known.
 
         Returns:
-            The first message that came later, when `offset` lies behind that; None = `offset` is
-            good, or this is a slave that does not have what came before yet.
+            The offset of the first later message, when `offset` lies behind that; None = `offset`
+            is good, or this slave does not have the end of that epoch yet.
         """
         place = ended_at(self.replica_view.epochs, epoch) if epoch else None
         if place is None:
@@ -66,9 +66,9 @@ class PullAnswers:
         """Return the outcome of a read; a correction of the group's offset becomes an event.
 
         Args:
-            request: What was read.
-            result: What was found.
-            is_chosen: The reader chose the offset, and has not got there by reading.
+            request: Request of the read.
+            result: Result of the read.
+            is_chosen: The reader chose the offset, and has not reached it by reading.
         """
         group_offset = self.offsets.query(request.group, request.topic, request.queue_id)
         outcome = outcome_of(
@@ -106,11 +106,11 @@ class PullAnswers:
         return self.replica_view.is_slave and is_stuck and is_refused
 
     def suggested_broker_id(self, group: str, *, is_far_behind: bool) -> int:
-        """Return which member of the broker name is to be asked next.
+        """Return the id of the broker that should serve the reader's next pull.
 
         Args:
-            group: Who reads.
-            is_far_behind: What it read last is no longer in memory here.
+            group: Group of the reader.
+            is_far_behind: The messages last read are no longer in memory here.
         """
         if not self.live.broker.slave_read_enabled:
             return MASTER_ID
@@ -124,7 +124,7 @@ class PullAnswers:
         return broker_id if self.replica_view.is_slave else self._there(broker_id)
 
     def _there(self, broker_id: int) -> int:
-        """Return the member, if it is there; else any slave, and the master without slaves."""
+        """Return the id of a connected member; else of any slave; without slaves the master's."""
         slaves = self.replica_view.slaves()
         if broker_id == MASTER_ID or broker_id in slaves:
             return broker_id

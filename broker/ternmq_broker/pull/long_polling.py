@@ -21,7 +21,7 @@ _SWEEP_PAUSE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldPull:
-    """A pull that found nothing."""
+    """Pull that found no message."""
 
     topic: str
     queue_id: int
@@ -32,7 +32,7 @@ class HeldPull:
     """Called when the pull wakes: its reader reads again."""
 
     tag_codes: Collection[int] | None = None
-    """Codes of the tags for which the pull waits; None = any message."""
+    """Codes of the tags for which the pull waits; None = all messages."""
 
 
 class PullHoldService:
@@ -111,7 +111,7 @@ class PullHoldService:
         return Job(name=PULL_HOLD_JOB, interval_s=pause_s, step=self.step)
 
     async def step(self) -> bool:
-        """Sweep when it is time to: one step of a job."""
+        """Sweep at the due time: one step of a job."""
         pause_s = _SWEEP_PAUSE_S if self.is_long_polling else self._short_polling_s
         if self._steps % max(1, round(pause_s / min(self._short_polling_s, _SWEEP_PAUSE_S))) == 0:
             self.sweep()

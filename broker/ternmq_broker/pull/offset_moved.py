@@ -41,7 +41,7 @@ class OffsetMovedEvent(NamedTuple):
     corrected: int
 
     def body(self, broker_name: str) -> bytes:
-        """Return the message's body: JSON, as RocketMQ writes it."""
+        """Return the body of the message: JSON in RocketMQ's form."""
         event = {
             "consumerGroup": self.group,
             "messageQueue": {
@@ -65,12 +65,12 @@ class OffsetMovedPublisher:
 
     writer: InternalWriter
     topics: TopicTable
-    """Topics of the broker; the first event creates its own."""
+    """Topics of the broker; the first event creates the topic of the events."""
 
     clock: Clock
     broker_name: str
     on_created: Callable[[], None]
-    """Called when the topic is new."""
+    """Called when the topic of the events was created."""
 
     _queued_at_ms: OrderedDict[OffsetMovedEvent, int] = field(
         default_factory=OrderedDict[OffsetMovedEvent, int], init=False
@@ -101,7 +101,7 @@ class OffsetMovedPublisher:
         return Job(name="offset-moved-events", interval_s=_PAUSE_S, step=self.step)
 
     async def step(self) -> bool:
-        """Store some events; return whether there are more: one step of a job."""
+        """Store some events; return whether more wait: one step of a job."""
         if self._dropped:
             logger.warning("events of corrected offsets dropped count=%s", self._dropped)
             self._dropped = 0

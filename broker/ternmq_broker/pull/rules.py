@@ -34,8 +34,8 @@ _CODES: Final = {
     ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
     ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
-"""Response codes by status; `outcome_of` decides the others: empty queues, and offsets far beyond
-the end."""
+"""Response codes by status; `outcome_of` has the others: empty queues, and offsets far beyond the
+end."""
 
 
 def outcome_of(
@@ -53,24 +53,23 @@ def outcome_of(
     """Return the answer to a read at `offset`.
 
     Args:
-        status: The store's answer, with its own idea of the offset to go on from.
-        offset: What the reader asked for.
-        next_offset: See `status`.
-        min_offset: The queue's oldest message.
-        max_offset: The end of what may be read.
-        end_offset: The end of what was appended: a sender may know offsets up to it before readers
-            can have them, so they are not beyond the end.
-        group_offset: The group's committed offset: a reader that read on while its queue lost
-            messages goes on there. None = it has no group, or the group committed nothing: it goes
-            on at the beginning.
-        is_chosen: The reader chose the offset, and has not got there by reading: it goes on at the
+        status: Status of the read.
+        offset: Offset of the request.
+        next_offset: Next offset by the store.
+        min_offset: Offset of the queue's oldest message.
+        max_offset: End of the readable part of the queue.
+        end_offset: End of the appended part: a sender may know offsets up to there before readers
+            can read them, so they are not beyond the end.
+        group_offset: Committed offset of the group, at which a reader goes on after its queue lost
+            messages. None = no group, or no committed offset: the reader goes on at the beginning.
+        is_chosen: The reader chose the offset, and has not reached it by reading: it goes on at the
             queue's nearest end.
-        is_slave: The broker follows a master, which alone knows where the queue begins and ends:
-            the reader is to ask it at once.
+        is_slave: The broker follows a master, which alone knows the queue's beginning and end: the
+            reader is to ask the master at once.
 
-    Source: RocketMQ `PullMessageProcessor.composeResponseHeader`; the correction of an offset far
-    beyond the end that was chosen is that of version 5, of one that was reached by reading that of
-    version 4, which goes to 0 in a queue that begins there.
+    Source: RocketMQ `PullMessageProcessor.composeResponseHeader`. An offset far beyond the end is
+    corrected as by version 5 when it was chosen; as by version 4, which goes to 0 in a queue that
+    begins there, when it was reached by reading.
     """
     if offset > max_offset and offset <= end_offset:
         return PullOutcome(ResponseCode.PULL_NOT_FOUND, offset)
@@ -88,7 +87,7 @@ def outcome_of(
 
 
 class PullRules:
-    """The checks every pull passes, in RocketMQ's order. Reads the tables.
+    """Checks of pulls, in RocketMQ's order. Reads the tables.
 
     Attributes:
         filters: Rules of filters.
@@ -118,7 +117,7 @@ class PullRules:
 
         Raises:
             IllegalName: The name is illegal.
-            RefusedError: It may not consume.
+            RefusedError: The group may not consume.
         """
         if group and not self._groups.use(group, now_ms=now_ms).consume_enabled:
             raise refusal(ResponseCode.NO_PERMISSION, f"group {group!r} may not consume")
@@ -134,10 +133,10 @@ class PullRules:
             raise refusal(ResponseCode.NO_PERMISSION, f"group {group!r} may not consume")
 
     def check_created(self, topic: str, log_offset: int) -> None:
-        """Refuse a topic that was created later than its reader knows, at `log_offset`.
+        """Refuse a topic that was created behind `log_offset`, where its reader knows it from.
 
         Raises:
-            RefusedError: It was deleted and created again since.
+            RefusedError: The topic was deleted and created again since.
         """
         if self._topics.created(topic).log_offset > log_offset:
             raise created_again(topic)
@@ -147,14 +146,14 @@ class PullRules:
 
         Raises:
             IllegalName: The topic's name is illegal.
-            RefusedError: There is no such topic or queue, or it may not be read.
+            RefusedError: The topic or queue does not exist, or may not be read.
         """
         config = self._topics.get(topic)
         if config is None:
             check_topic(topic)
             raise no_topic(topic)
         if is_read_forbidden(topic):
-            remark = f"topic {topic!r} belongs to the broker: nobody else reads it"
+            remark = f"topic {topic!r} belongs to the broker: no consumer may read it"
             raise refusal(ResponseCode.NO_PERMISSION, remark)
         if Permission.READ not in config.permissions:
             remark = f"topic {topic!r} may not be read ({config.permissions.text})"
@@ -169,14 +168,14 @@ class PullRules:
         """Return the subscription of the request, else that of the group's members.
 
         Args:
-            group: Who reads.
-            topic: What.
-            given: What the request carries.
-            version_ms: Without it: the version that the reader knows, if it says so.
+            group: Group of the reader.
+            topic: Topic of the subscription.
+            given: Subscription of the request; None = the group's.
+            version_ms: Least version of the group's subscription; 0 = any.
 
         Raises:
-            RefusedError: There is neither, it is of an older version, the expression cannot be
-                read, or the group's members are broadcasting and may not.
+            RefusedError: No subscription, or only one of an older version; the expression cannot be
+                parsed; or the group's members may not broadcast and do.
         """
         members = self._clients.members(group)
         if members and members[0].memberships[group].is_broadcasting:
@@ -193,8 +192,8 @@ class PullRules:
             remark = f"group {group!r} has not subscribed to {topic!r}"
             raise refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
         if known.version_ms < version_ms:
-            remark = f"group {group!r} told version {known.version_ms} of its subscription to "
-            remark += f"{topic!r}, not yet {version_ms}"
+            remark = f"group {group!r} has version {known.version_ms} of its subscription to "
+            remark += f"{topic!r} here, not yet {version_ms}"
             raise refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
         self.filters.check_registered(group, known)
         return known

@@ -48,7 +48,7 @@ class PullService:
     deletion_listeners: TopicDeletionListeners
 
     def handlers(self) -> Sequence[Handler]:
-        """Return the handlers of its RPCs."""
+        """Return the handlers of Pull, PullStream and ViewMessage."""
         return (
             unary(PULL, self.pull),
             stream(PULL_STREAM, self.pull_stream),
@@ -56,9 +56,9 @@ class PullService:
         )
 
     async def pull(self, request: messages.PullRequest, call: Call) -> messages.PullReply:
-        """Read one queue once, waiting for a message when asked to.
+        """Read one queue once, and wait for a message on request.
 
-        Cancelling is safe: nothing is consumed until an offset is committed.
+        Cancelling is safe: no message is consumed until an offset is committed.
         """
         self.rules.check_group(request.group, now_ms=self.env.clock.wall_ms())
         self.rules.check_queue(request.topic, request.queue_id)
@@ -143,9 +143,9 @@ class PullService:
     async def view_message(
         self, request: messages.ViewMessageRequest, call: Call
     ) -> messages.ViewMessageReply:
-        """Return the record that an offset message id names, if it is one of this log's.
+        """Return the record with an offset message id, if the log has it.
 
-        One that is not decided yet is none: a transaction's, before it is committed.
+        A half message is no such record.
         """
         message_id = request.offset_message_id
         try:

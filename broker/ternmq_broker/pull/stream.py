@@ -1,8 +1,8 @@
-"""PullStream: messages of many queues, as many as the reader gave credit for.
+"""PullStream: messages of many queues, within the credit of the reader.
 
-Each subscription of a queue is a handle with a credit of its own. Handles that may have something
-stand in a row; each takes its turn, several turns make a reply. A handle at the end of its queue
-leaves the row and is held like a waiting pull.
+Each subscription of a queue is a handle with a credit of its own. Handles that may have messages
+wait in a row for their turns; several turns make a reply. A handle at the end of its queue leaves
+the row and is held like a waiting pull.
 """
 
 import asyncio
@@ -32,19 +32,19 @@ from ternmq_store.read.cold_read import ColdRead
 PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
 
 REPLY_BYTES_MAX: Final = 256 << 10
-"""Records of one reply; one larger record goes alone. The contract allows 1 MiB, but of that size
-the copies on the way are mostly made in memory that the kernel must first hand out: 1.3 page faults
-and about 2 µs of the broker for a message of 1 KiB, with this size none and about 1 µs."""
+"""Limit on the records of one reply; a larger record is sent alone. The contract allows 1 MiB, but
+copies of that size need memory that the kernel must provide first: 1.3 page faults and about 2 µs
+of the broker for a message of 1 KiB, with this size none and about 1 µs."""
 
 _FREE_BYTES_MIN: Final = 64 << 10
 """Free bytes of a reply below which it is full."""
 
 _TURN_MESSAGES_MAX: Final = 8192
 _COLD: Final = ReadLimits(256, REPLY_BYTES_MAX)
-"""Limits of a read from the disk, which fills a reply alone: RocketMQ's 64 KiB, many times."""
+"""Limits of a read from the disk, which fills a reply alone: a multiple of RocketMQ's 64 KiB."""
 
 _TURNS_MAX: Final = 64
-"""Turns of one reply: a bound on the time the loop is held."""
+"""Limit on the turns of one reply, and so on the time without other work of the loop."""
 
 _NEVER: Final = object()
 _HANDLES_MAX: Final = 65_536
@@ -100,7 +100,7 @@ class PullingStream:
 
     _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _has_asked: bool = field(default=False, init=False)
-    """The read that ended the last reply asked a condition about each message."""
+    """The read that ended the last reply filtered by properties."""
 
     async def run(self) -> None:
         """Serve until the consumer has finished."""
@@ -174,10 +174,10 @@ class PullingStream:
             messages_left=request.credit_messages,
             is_chosen=request.offset_is_chosen,
         )
-        self._leave_the_past(handle, request.offset_epoch)
+        self._correct_offset(handle, request.offset_epoch)
         self._enter_row(handle)
 
-    def _leave_the_past(self, handle: _QueueHandle, epoch: int) -> None:
+    def _correct_offset(self, handle: _QueueHandle, epoch: int) -> None:
         """Go on with later messages if the reader learnt its offset in an epoch that is over."""
         topic, queue_id, offset = handle.topic, handle.queue_id, handle.next_offset
         goes_on_at = self.answers.goes_on_at(self.group, topic, queue_id, offset, epoch)
@@ -200,7 +200,7 @@ class PullingStream:
     def _add_credit(self, credit: messages.PullCredit) -> None:
         handle = self._handles.get(credit.handle)
         if handle is None:
-            return  # it was ended from this side; the consumer does not know yet
+            return  # the broker ended the handle; the consumer does not know yet
         check_range("bytes", credit.bytes, 0, _CREDIT_MAX)
         check_range("messages", credit.messages, 0, _CREDIT_MAX)
         handle.bytes_left = min(handle.bytes_left + credit.bytes, _CREDIT_MAX)
@@ -234,7 +234,7 @@ class PullingStream:
         self.holds.hold(handle.held)
 
     async def _serve(self) -> None:
-        """Answer for as long as the stream lasts."""
+        """Write replies until the stream ends."""
         try:
             while True:
                 reply = messages.PullStreamReply()
@@ -246,26 +246,26 @@ class PullingStream:
                 if reply.pulled:
                     await self.stream.write(reply)
                 elif has_scanned:
-                    # A long scan for few matches must not starve others. Tags cost next to nothing.
+                    # A long scan for few matches must not starve others; tags cost little.
                     await (yield_to_threads() if self._has_asked else asyncio.sleep(0))
                 else:
                     self._changed.clear()
                     await self._changed.wait()
         except (ConnectionLost, ClosedError):
-            return  # the reading half is told by the transport
+            return  # the transport ends the other task
 
     def _fill(
         self, reply: messages.PullStreamReply
     ) -> tuple[bool, tuple[_QueueHandle, ColdRead] | None]:
         """Read for handles in turn until the reply is full.
 
-        A turn that only filtered ends the reply, so that the loop has a chance after 800 units; so
-        does every one that filters by properties, which takes longest, and one that needs the disk:
-        what is at hand need not wait for it.
+        A turn that only filtered ends the reply, so that other tasks run after 800 units; so does a
+        turn that filters by properties, which takes longest, and a turn that needs the disk:
+        messages in memory need not wait for it.
 
         Returns:
-            Whether any read was made; and, with a reply that is empty, the read from the disk that
-            is to make it.
+            True if a read was made; and, for an empty reply, the read from the disk that is to fill
+            it.
         """
         free_bytes = REPLY_BYTES_MAX
         has_read = self._has_asked = False
@@ -288,13 +288,13 @@ class PullingStream:
                 self.reader.store.reads.release(result)
                 self._first_next(handle)
                 break
-            taken = result.record_bytes
-            if taken > free_bytes < REPLY_BYTES_MAX:
-                # One record longer than what is left of this reply: it begins the next one.
+            read_bytes = result.record_bytes
+            if read_bytes > free_bytes < REPLY_BYTES_MAX:
+                # A record longer than the free bytes of this reply begins the next one.
                 self._first_next(handle)
                 break
             has_read, self._has_asked = True, request.record_filter is not None
-            free_bytes -= taken
+            free_bytes -= read_bytes
             code = self._apply(handle, request, result, reply)
             if code is ResponseCode.PULL_RETRY_IMMEDIATELY or request.record_filter:
                 break
@@ -347,7 +347,7 @@ class PullingStream:
         offset, is_chosen = handle.next_offset, handle.is_chosen
         code, next_offset = outcome = self.answers.outcome(request, result, is_chosen=is_chosen)
         if self.answers.is_masters(request, outcome):
-            remark = f"the master tells where {handle.topic} queue {handle.queue_id} goes on"
+            remark = f"the master has the next offset of {handle.topic} queue {handle.queue_id}"
             self._end_handle(handle, refusal(code, remark), reply)
             return code
         handle.next_offset, handle.is_chosen = next_offset, False
@@ -364,8 +364,8 @@ class PullingStream:
         is_news = next_offset != handle.reported_offset and (
             handle.held is not None or handle.scans >= _SCANS_PER_REPORT
         )
-        # Who chose an offset hears that it is taken, also where nothing is to be read: from then on
-        # it counts as reached by reading, and no message is skipped should the queue lose its end.
+        # A chosen offset is reported to its reader, also without messages: from then on it counts
+        # as reached by reading, and no message is skipped if the queue loses its end.
         if count or is_news or is_chosen or code is ResponseCode.PULL_OFFSET_MOVED:
             handle.reported_offset, handle.scans = next_offset, 0
             pulled = reply.pulled.add(

@@ -1,1 +1,1 @@
-"""Sends: streams and single ones, from admission over validation to an answer that is safe."""
+"""Sends: streams and single messages, from admission to an answer that is safe."""

@@ -37,21 +37,21 @@ _TIMER_NAMES: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_
 
 
 class RetriedRow(NamedTuple):
-    """A record of a retried batch that can be looked up."""
+    """Record of a retried batch that can be looked up."""
 
     row: int
     key: str
     topics: tuple[str, ...]
-    """Topics in which it may lie: its own first."""
+    """Topics in which the record may lie, its own first."""
 
     is_half: bool
 
 
 class DuplicateRecord(NamedTuple):
-    """The stored record of which a retried one is a duplicate."""
+    """Stored record that a retried record duplicates."""
 
     queue_id: int
-    """-1 when it waits in a topic of the broker's: then the queue says nothing."""
+    """Queue of the record; -1 while the record waits in a topic of the broker's."""
 
     queue_offset: int
     physical_offset: int
@@ -63,8 +63,8 @@ class DuplicateRecord(NamedTuple):
 class DuplicateSearch:
     """Search for records of retried batches in the store. Owns nothing.
 
-    Nobody else may store the same records meanwhile: a producer's old stream is over before its
-    next one opens, and a stream's batches are taken one after the other.
+    No other request may store the same records meanwhile: a producer's old stream is over before
+    its next one opens, and a stream's batches are stored one after the other.
     """
 
     reader: StoreReader
@@ -73,16 +73,17 @@ class DuplicateSearch:
     async def find(self, records: bytes, sizes: NDArray[np.int32]) -> dict[int, DuplicateRecord]:
         """Return the stored records of a retried batch, by row.
 
-        Everything appended counts: indexed or not, confirmed or not. Cancelling is safe.
+        All appended records count, also those not indexed or confirmed. Cancelling is safe.
 
         Raises:
-            TernError: The store cannot tell. Nothing was stored.
+            TernError: The search failed. Nothing was stored.
         """
-        left = await self.reader.blocking.run(retried_rows, records, sizes)  # up to 0.1 s for 4 MiB
+        # Up to 0.1 s for 4 MiB.
+        retried = await self.reader.blocking.run(retried_rows, records, sizes)
         end = await self._readable_end()
         found: dict[int, DuplicateRecord] = {}
-        for topic in dict.fromkeys(topic for row in left for topic in row.topics):
-            rows = [row for row in left if topic in row.topics and row.row not in found]
+        for topic in dict.fromkeys(topic for row in retried for topic in row.topics):
+            rows = [row for row in retried if topic in row.topics and row.row not in found]
             headers = await self.reader.find_unique(topic, (row.key for row in rows), end=end)
             for row in rows:
                 if (header := headers.get(row.key)) is not None:
@@ -90,20 +91,20 @@ class DuplicateSearch:
         return found
 
     async def _readable_end(self) -> PhysicalOffset:
-        """Return the end of the log, once all before it can be read from its files."""
+        """Return the end of the log, once the log can be read from its files up to there."""
         end = self.reader.store.max_physical
         if self.reader.store.commits.offset < end:
             try:
                 async with asyncio.timeout(_COMMIT_TIMEOUT_S):
                     await self.confirmations.wait(end)
             except TimeoutError:
-                remark = "what was sent before is not written yet, and cannot be looked up"
+                remark = "earlier messages are not written yet, and cannot be looked up"
                 raise refusal(ResponseCode.SYSTEM_BUSY, remark) from None
         return end
 
 
 def retried_rows(records: bytes, sizes: NDArray[np.int32]) -> list[RetriedRow]:
-    """Return the rows that have a unique key; bytes that are no record are passed over."""
+    """Return the rows that have a unique key; bytes that are no record are skipped."""
     lengths = sizes.astype(np.int64)
     if not len(lengths) or int(lengths.min()) <= 0 or int(lengths.sum()) != len(records):
         return []
@@ -135,9 +136,9 @@ def _waiting_topics(properties: Mapping[str, str]) -> list[str]:
 
 
 def duplicate_of(row: RetriedRow, topic: str, header: RecordHeader) -> DuplicateRecord:
-    """Return what `row` is answered with, whose record with `header` was found under `topic`.
+    """Return the stored record that answers `row`: the one with `header`, found under `topic`.
 
-    A transaction is its first half's place in the log, which its later copies carry.
+    The physical offset of a half message is that of its first copy, which later copies contain.
     """
     is_own = topic == row.topics[0]
     first = header.prepared_offset if row.is_half else 0
@@ -167,14 +168,14 @@ def join_results(
     rows: Ints,
     stored: PutResult | None,
 ) -> PutResult:
-    """Return the result of a request of which some records were found.
+    """Return the result of a request with records that were stored already.
 
     Args:
-        count: How many records it has.
-        sent_queue_ids: The queue that each was sent to.
-        found: By row.
-        rows: All others.
-        stored: What became of those; None when there are none.
+        count: Number of records of the request.
+        sent_queue_ids: Queue to which each record was sent.
+        found: Records that were stored already, by row.
+        rows: All other rows.
+        stored: Result of the other rows; None without any.
     """
     queue_offsets = np.full(count, -1, dtype=np.int64)
     physical_offsets = np.full(count, -1, dtype=np.int64)
@@ -186,13 +187,13 @@ def join_results(
         physical_offsets[rows] = stored.physical_offsets
         end, stored_at_ms = stored.end, stored.stored_at_ms
         refused = (each._replace(row=int(rows[each.row])) for each in stored.refused)
-    for row, place in found.items():
-        queue_offsets[row] = place.queue_offset
-        physical_offsets[row] = place.physical_offset
-        if place.queue_id >= 0:
-            queue_ids[row] = place.queue_id
-        end = max(end, place.end)
-        stored_at_ms = max(stored_at_ms, place.stored_at_ms)
+    for row, known in found.items():
+        queue_offsets[row] = known.queue_offset
+        physical_offsets[row] = known.physical_offset
+        if known.queue_id >= 0:
+            queue_ids[row] = known.queue_id
+        end = max(end, known.end)
+        stored_at_ms = max(stored_at_ms, known.stored_at_ms)
     moved = queue_ids.tolist() != list(sent_queue_ids)
     return PutResult(
         queue_offsets,
@@ -212,7 +213,7 @@ def refused_all(count: int, code: int, remark: str) -> PutResult:
 
 
 def queue_ids_of(records: bytes, sizes: NDArray[np.int32]) -> list[int]:
-    """Return the queue that each record was sent to."""
+    """Return the queue to which each record was sent."""
     ends = np.cumsum(sizes.astype(np.int64))
     return [
         read_queue_id(records, end - size)

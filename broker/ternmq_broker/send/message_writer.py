@@ -39,7 +39,7 @@ class SenderInfo:
     born_host: bytes
     store_host: bytes
     template: str
-    """The topic that new ones are copied from; empty = none may be created."""
+    """Template of new topics; empty = no topic may be created."""
 
     new_topic_queues: int
 
@@ -54,11 +54,11 @@ class PutResult:
     physical_offsets: Ints
     stored_at_ms: int
     end: PhysicalOffset
-    """Confirmed when the confirm offset is here; 0 when nothing was stored."""
+    """Confirm offset from which on the records are confirmed; 0 when nothing was stored."""
 
     refused: Sequence[RefusedRecord]
     queue_ids: Ints | None = None
-    """Queue of each record, when some lie in another queue than they were sent to; else None."""
+    """Queue of each record; None when all lie in the queues to which they were sent."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -96,15 +96,15 @@ class MessageWriter:
         """Check the records of one request and append the good ones.
 
         Args:
-            records: Back to back, in store format.
-            record_sizes: Their lengths, little-endian int32 each.
-            sender: Whose request it is.
-            atomic: They are one batch of their user, stored together or not at all.
+            records: Records back to back, in store format.
+            record_sizes: Lengths of the records, little-endian int32 each.
+            sender: Sender of the request.
+            atomic: True to store all records together or none of them.
 
         Raises:
             MessageRefused: The lengths cannot be right, or a record of an `atomic` batch is
                 refused; nothing was stored.
-            StoreError: The store takes nothing; nothing was stored.
+            StoreError: The store accepts no record; nothing was stored.
         """
         try:
             sizes = read_int32s(record_sizes)
@@ -120,11 +120,11 @@ class MessageWriter:
         batch, indexes = checked.batch, checked.indexes
         refused = list(checked.refused)
         if batch is not None:
-            kept = self._permitted(batch, indexes, sender, refused)
-            if kept is None:
+            permitted = self._permitted(batch, indexes, sender, refused)
+            if permitted is None:
                 batch = None
-            elif len(kept) < len(batch.queues):
-                batch, rows = select_rows(batch, kept)
+            elif len(permitted) < len(batch.queues):
+                batch, rows = select_rows(batch, permitted)
                 indexes = indexes[rows]
         if atomic:
             _check_atomic(batch, refused, request_bytes=len(records))
@@ -156,10 +156,10 @@ class MessageWriter:
     def _routed(
         self, batch: RecordBatch, indexes: Ints, sender: SenderInfo, refused: list[RefusedRecord]
     ) -> tuple[RecordBatch | None, Ints, Ints]:
-        """Return the batch with what is to be stored of its routed rows; list those refused.
+        """Return the batch with its routed rows in their stored forms; append refused rows.
 
         Returns:
-            With which record each row is, and how long it is staged.
+            The batch, the index of each row among the records of the request, and its staging time.
         """
         done = reroute(batch, self.rules(), store_host=sender.store_host)
         refused += [each._replace(row=int(indexes[each.row])) for each in done.refused]
@@ -168,7 +168,7 @@ class MessageWriter:
     def _permitted(
         self, batch: RecordBatch, indexes: Ints, sender: SenderInfo, refused: list[RefusedRecord]
     ) -> Sequence[QueueRows] | None:
-        """Return the queues whose rows may be stored, None for none; list the other rows."""
+        """Return the queues that may be written, None without any; append rows of the others."""
         if self._version is not self.topics.version:
             self._version = self.topics.version
             self._open.clear()
@@ -178,17 +178,17 @@ class MessageWriter:
         ]
         if not any(refusals):
             return batch.queues
-        kept: list[QueueRows] = []
+        permitted: list[QueueRows] = []
         for each, why in zip(batch.queues, refusals, strict=True):
             if why is None:
-                kept.append(each)
+                permitted.append(each)
             else:
                 rows = indexes[each.rows].tolist()
                 refused.extend(RefusedRecord(row, why.code, why.remark) for row in rows)
-        return kept or None
+        return permitted or None
 
     def _check(self, topic: str, queue_id: int, sender: SenderInfo) -> RefusedError | None:
-        """Return why records may not go to a queue, None when they may."""
+        """Return the refusal of records for a queue; None when the queue may be written."""
         try:
             config = self.find_or_create(topic, sender)
         except RefusedError as error:
@@ -208,7 +208,7 @@ class MessageWriter:
             RefusedError: The topic accepts no records, or cannot be created.
         """
         if is_send_forbidden(topic):
-            remark = f"topic {topic!r} belongs to the broker: nothing may be sent to it"
+            remark = f"topic {topic!r} belongs to the broker: no message may be sent to it"
             raise refusal(ResponseCode.NO_PERMISSION, remark)
         config = self.topics.get(topic)
         if config is None:
@@ -243,8 +243,8 @@ def _check_atomic(
         request_bytes: Length of all records as they were sent.
 
     Raises:
-        RefusedError: A record is refused, they are for several queues or for a retry topic, they
-            are too long, or one is to be delivered later.
+        RefusedError: A record is refused, delayed or half; the batch is for several queues or for a
+            retry topic, or too long.
     """
     if refused:
         row, code, remark = min(refused)
@@ -259,7 +259,7 @@ def _check_atomic(
         remark = f"a batch has {request_bytes} bytes, at most {ATOMIC_BATCH_BYTES_MAX} fit"
         raise refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
     for row in batch.routed:
-        remark = f"message {row} of the batch: what is delayed or half cannot be in a batch"
+        remark = f"message {row} of the batch: a delayed or half message cannot be in a batch"
         raise refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
 
 

@@ -35,7 +35,7 @@ from ternmq_remoting.status import refusal_from
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SendProcessor:
-    """Stores the records of sends. All that it is given is owned by the broker's loop."""
+    """Processor of sends. Its fields are owned by the broker's loop."""
 
     live: LiveSettings
     clock: Clock
@@ -46,17 +46,17 @@ class SendProcessor:
 
     admission: Admission
     properties_suffix: Callable[[], bytes]
-    """Returns properties that the broker adds to a message that is built now."""
+    """Returns the properties that the broker adds to a message."""
 
     store_host: Callable[[], bytes]
     """Returns STOREHOST; refuses until the broker listens."""
 
     space_made: Callable[[], Awaitable[bool]]
-    """Waits for the space that an append refused as busy lacked, such as the log's next file;
-    returns whether to try again."""
+    """Waits for the space that a refused append lacked, such as the log's next file; returns
+    whether to try again."""
 
     duplicates: DuplicateSearch | None = None
-    """Search for the records of a retried batch; None when there is no index."""
+    """Search for the records of a retried batch; None without an index."""
 
     replies: ReplyForwarder | None = None
     """Forwarder of replies to their requesters; None = replies are stored like other messages."""
@@ -65,12 +65,13 @@ class SendProcessor:
         """Refuse messages of producers while this broker drains or closes.
 
         Raises:
-            BrokerDraining: It is draining or closing. Nothing was stored; another broker takes it.
+            BrokerDraining: The broker drains or closes. Nothing was stored; another broker accepts
+                the message.
         """
         if self.admission.is_closing:
             raise refusal(ResponseCode.GO_AWAY, "the broker is closing")
         if self.live.broker.draining:
-            remark = "the broker is draining: it takes no messages until `promote` or `undrain`"
+            remark = "the broker is draining: it accepts no messages until `promote` or `undrain`"
             raise refusal(ResponseCode.GO_AWAY, remark)
 
     async def store(
@@ -82,10 +83,10 @@ class SendProcessor:
         atomic: bool = False,
         is_reply: bool = False,
     ) -> PutResult:
-        """Check and append, waiting for space in the log if it is just being made.
+        """Check and append records, and wait for space in the log if it is just being made.
 
-        A reply is stored by a draining broker, too: its request was taken before, and the requester
-        waits for it.
+        A draining broker stores replies, too: their requests were sent before, and the requesters
+        wait.
 
         Raises:
             TernError: Nothing was stored.
@@ -100,10 +101,10 @@ class SendProcessor:
         return await append_with_space(append, self.space_made)
 
     async def until_safe(self, pending: PendingAck | None) -> common.Status | None:
-        """Wait until an append is safe; return the status of its answer when it does not become so.
+        """Wait until an append is safe; return the status of an answer in doubt, else None.
 
-        It lies in the log, so a plain refusal would be untrue, whatever happens. The answer that
-        follows must be given at once: the store may fail at any time.
+        The records lie in the log, so a plain refusal would be untrue. The answer must leave at
+        once afterwards: the store may fail at any time.
         """
         try:
             if pending is None:
@@ -120,11 +121,11 @@ class SendProcessor:
     ) -> PutResult:
         """Store the records of a retried batch that are not stored already, as `store` does.
 
-        The answer has the offsets of the stored ones, too. The others are refused singly, unless
-        their batch is atomic. Without an index all records are stored.
+        The result has the offsets of all records, also of those stored earlier. Other records are
+        refused singly, unless their batch is atomic. Without an index all records are stored.
 
         Raises:
-            TernError: Nothing was stored by this call, nor found.
+            TernError: No record was stored by this call, or found.
         """
         if len(record_sizes) % INT32_BYTES:  # for `store` to refuse
             return await self.store(records, record_sizes, sender, atomic=atomic)
@@ -146,7 +147,7 @@ class SendProcessor:
 
 
 def properties_suffix(config: BrokerConfig, *, is_checksummed: bool) -> bytes:
-    """Return the properties that end every record of this broker, room for a checksum last.
+    """Return the properties that end every record of this broker, a reserved checksum last.
 
     Source: RocketMQ `SendMessageProcessor`.
     """

@@ -22,17 +22,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyForwarder:
-    """Forwards replies on the Sessions of their requesters. Owns nothing."""
+    """Forwarder of replies on the Sessions of their requesters. Owns nothing."""
 
     sessions: SessionManager
     topics: TopicTable
     clock: Clock
     cluster: str
     are_stored: bool
-    """A reply that was passed on is stored as well."""
+    """Forwarded replies are stored as well."""
 
     on_created: Callable[[], None]
-    """Called when the topic of replies came into being."""
+    """Called when the topic of replies was created."""
 
     @property
     def topic(self) -> str:
@@ -50,12 +50,12 @@ class ReplyForwarder:
             self.on_created()
         return True
 
-    def pass_on(self, record: bytes, properties: Mapping[str, str]) -> None:
-        """Send `record` to the requester, which may have given up by then.
+    def forward(self, record: bytes, properties: Mapping[str, str]) -> None:
+        """Send a reply to the requester, which may have given up by then.
 
         Raises:
-            RefusedError: It does not say whom it is for, or that client is not connected to this
-                broker, or does not take what it is told.
+            RefusedError: The reply names no client or request, or the client is not connected to
+                this broker, or its Session accepts no command.
         """
         correlation_id = properties.get(CORRELATION_ID, "")
         client_id = properties.get(REPLY_TO_CLIENT, "")

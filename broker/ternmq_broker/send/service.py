@@ -30,7 +30,7 @@ from ternmq_remoting.rpc import Call, Handler, stream, unary
 from ternmq_remoting.service_methods import SEND, SEND_STREAM
 
 BATCH_BYTES_MAX: Final = 1 << 20
-"""Limit of a batch that a stream's sender is told; one larger record may go alone."""
+"""Limit of a batch, as the opened stream announces it; one larger record may be sent alone."""
 
 
 class SendService:
@@ -43,7 +43,7 @@ class SendService:
         """Newest stream of each producer, by client and incarnation."""
 
     def handlers(self) -> Sequence[Handler]:
-        """Return the handlers of its RPCs."""
+        """Return the handlers of Send and SendStream."""
         return (unary(SEND, self.send), stream(SEND_STREAM, self.send_stream))
 
     async def send_stream(self, stream: SendServerStream, call: Call) -> None:
@@ -94,14 +94,14 @@ class SendService:
         )
         record, key, queue_id = self._record(request, sender)
         if replies is not None and is_reply:
-            replies.pass_on(record, request.properties)
+            replies.forward(record, request.properties)
             if not replies.are_stored:
                 nowhere = offset_message_id(sender.store_host, PhysicalOffset(0))
                 return messages.SendReply(
                     message_id=key, offset_message_id=nowhere, queue_id=queue_id, queue_offset=-1
                 )
         if not processor.admission.has_capacity(0):
-            raise refusal(ResponseCode.SYSTEM_BUSY, "too many bytes wait for their answers")
+            raise refusal(ResponseCode.SYSTEM_BUSY, "too many received bytes are unanswered")
         processor.admission.took(len(record))
         try:
             stored = await processor.store(
@@ -138,7 +138,7 @@ class SendService:
         """Return the record of a typed request, its unique key and its queue id.
 
         Raises:
-            TernError: The message is illegal, or its topic takes none.
+            TernError: The message is illegal, or its topic accepts none.
         """
         processor = self._processor
         topic = check_topic(request.topic)

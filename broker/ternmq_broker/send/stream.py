@@ -24,19 +24,19 @@ from ternmq_runtime.service import OwnedTasks
 
 _YIELD_AFTER_MS: Final = 5
 _PENDING_MAX: Final = 1024
-"""Answers that may wait on one stream: a caller that never reads them is not read either."""
+"""Limit on waiting answers of one stream: a stream with unread answers is not read further."""
 
 SendServerStream = ServerStream[messages.SendStreamRequest, messages.SendStreamReply]
 
 
 @dataclass(slots=True)
 class PendingReply:
-    """A reply that waits for its turn."""
+    """Reply that waits for its turn."""
 
     reply: messages.SendStreamReply
     request_bytes: int
     ack: PendingAck | None = None
-    """The acknowledgement that the reply waits for; None = none, it may leave at once."""
+    """Acknowledgement for which the reply waits; None = the reply may leave at once."""
 
 
 class SendingStream:
@@ -56,23 +56,23 @@ class SendingStream:
         self._pending: deque[PendingReply] = deque()
         self._changed = asyncio.Event()
         self._is_lost = False
-        self._look = asyncio.Event()
-        self._is_taking = False
-        self._taken = asyncio.Event()
+        self._wakeup = asyncio.Event()
+        self._is_storing = False
+        self._stored = asyncio.Event()
 
     async def displace(self) -> None:
-        """Read no more, and wait until nothing more is stored: the producer has a new stream.
+        """Read no more, and wait until no batch is being stored: the producer has a new stream.
 
-        What it sends there may be what it sent here; both must not be stored.
+        The producer may send a batch on the new stream again; it must not be stored twice.
         """
         self._is_lost = True
-        self._look.set()
-        while self._is_taking:
-            self._taken.clear()
-            await self._taken.wait()
+        self._wakeup.set()
+        while self._is_storing:
+            self._stored.clear()
+            await self._stored.wait()
 
     async def run(self) -> None:
-        """Serve until the producer has finished and everything is answered."""
+        """Serve until the producer has finished and all batches are answered."""
         async with OwnedTasks() as tasks:
             try:
                 await self._read_batches(tasks)
@@ -95,12 +95,12 @@ class SendingStream:
             if request is None or self._is_lost:
                 return
             began_ms = clock.monotonic_ms()
-            self._is_taking = True
+            self._is_storing = True
             try:
-                pending = await self._take(request)
+                pending = await self._store(request)
             finally:
-                self._is_taking = False
-                self._taken.set()
+                self._is_storing = False
+                self._stored.set()
             if pending.ack is None and not self._pending:
                 await self._stream.write(pending.reply)
                 self._answered(pending)
@@ -114,7 +114,7 @@ class SendingStream:
             if clock.monotonic_ms() - began_ms >= _YIELD_AFTER_MS:
                 await asyncio.sleep(0)
 
-    async def _take(self, request: messages.SendStreamRequest) -> PendingReply:
+    async def _store(self, request: messages.SendStreamRequest) -> PendingReply:
         """Store one batch and return its answer."""
         processor = self._processor
         if request.WhichOneof("request") != "batch":
@@ -128,7 +128,7 @@ class SendingStream:
         processor.admission.took(len(records))
         if is_busy:
             return _refused(
-                ResponseCode.SYSTEM_BUSY, "too many bytes wait for their answers", len(records)
+                ResponseCode.SYSTEM_BUSY, "too many received bytes are unanswered", len(records)
             )
         try:
             store = processor.store_again if batch.is_retry else processor.store
@@ -156,8 +156,8 @@ class SendingStream:
                 self._changed.clear()
                 await self._changed.wait()
         except (ConnectionLost, ClosedError):
-            self._is_lost = True  # the reading half is told by the transport
-            self._look.set()
+            self._is_lost = True  # the transport ends the other task
+            self._wakeup.set()
 
     def _answered(self, pending: PendingReply) -> None:
         self._unanswered_bytes -= pending.request_bytes
@@ -173,13 +173,13 @@ class SendingStream:
     async def _until(
         self, condition: Callable[[], bool], *, timeout_s: float | None = None
     ) -> None:
-        """Wait until `condition` holds, which answers bring about, or the time is over."""
-        self._processor.admission.watch(self, self._look.set)
+        """Wait until answers make `condition` true, or the time is over."""
+        self._processor.admission.watch(self, self._wakeup.set)
         try:
             async with asyncio.timeout(timeout_s):
                 while not condition() and not self._is_lost:
-                    self._look.clear()
-                    await self._look.wait()
+                    self._wakeup.clear()
+                    await self._wakeup.wait()
         except TimeoutError:
             return
         finally:
@@ -200,6 +200,6 @@ def _reply(stored: PutResult) -> messages.SendBatchReply:
 
 
 def _refused(code: int, remark: str, request_bytes: int) -> PendingReply:
-    """Return the answer for a batch of which nothing was stored."""
+    """Return the answer for a batch that was not stored."""
     reply = messages.SendBatchReply(status={"code": code, "remark": remark})
     return PendingReply(messages.SendStreamReply(stored=reply), request_bytes)
