@@ -1,4 +1,4 @@
-"""The owner of a data directory: only that user may write in it."""
+"""Owner of a data directory, the only user who may write to it."""
 
 import os
 from pathlib import Path
@@ -8,11 +8,11 @@ from ternmq_store.disk.layout import lock_path
 
 
 def check_owner(root: Path) -> None:
-    """Refuse to write in the data directory of another user, who could not read what is written.
+    """Refuse the data directory of another user, who could not read new files.
 
     Raises:
-        UsageError: It belongs to another user.
-        OSError: It cannot be looked at.
+        UsageError: The directory belongs to another user.
+        OSError: The owner of the directory cannot be read.
     """
     lock = lock_path(root)
     owner = (lock if lock.exists() else root).stat().st_uid

@@ -138,7 +138,7 @@ def _row(letter: DeadLetter, *, as_hex: bool) -> dict[str, object]:
 
 
 def body_text(body: bytes, *, as_hex: bool) -> str:
-    """Return a body as text when it is some that can be printed, else `0x` and its digits."""
+    """Return a body as printable text, else as `0x` and hexadecimal digits."""
     if not as_hex:
         try:
             text = body.decode()
@@ -150,10 +150,10 @@ def body_text(body: bytes, *, as_hex: bool) -> str:
 
 
 async def _of_known(admin: AdminClient, group: str, found: T) -> T:
-    """Return `found`; when that is nothing, only of a group that there is.
+    """Return `found`. If it is empty, check that the group exists.
 
     Raises:
-        GroupNotFound: There is none.
+        GroupNotFound: The group does not exist.
     """
     if not found:
         await admin.describe_group(group)

@@ -198,7 +198,7 @@ LOGGERS: Final = (
     "ternmq_runtime",
     "ternmq_store",
 )
-"""Loggers of all packages."""
+"""Names of the loggers of all packages."""
 
 
 def quieten_logs() -> None:

@@ -1,4 +1,4 @@
-"""Losses by a change of settings: messages that go earlier than they would have. Pure."""
+"""Losses by a change of settings: messages that are deleted earlier. Pure."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,17 +11,17 @@ _LOWERED: Final = {
     "store.disk_force_percent": "files that have not expired go on a disk so full, in percent",
     "store.file_reserved_hours": "files go whose newest message is so many hours old",
 }
-"""Each lets files go earlier when it becomes less."""
+"""Settings whose lower values delete files earlier, with their effect."""
 
 _FORCIBLY: Final = "store.clean_forcibly"
 
 
 def settings_losses(now: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
-    """Return a line for each change of a broker's settings that lets messages go earlier.
+    """Return a line for each change of a broker's settings that deletes messages earlier.
 
     Args:
-        now: The settings as the broker tells them, by name.
-        wanted: Those to change. One that the broker does not know, or no value, costs nothing.
+        now: Present settings of the broker, by name.
+        wanted: New values. Unknown settings and illegal values have no line.
     """
     lines: list[str] = []
     for name, text in sorted(wanted.items()):
@@ -39,11 +39,11 @@ def settings_losses(now: Mapping[str, str], wanted: Mapping[str, str]) -> list[s
 
 
 def retention_losses(topic: str, changes_ms: Mapping[str, tuple[int, int]]) -> list[str]:
-    """Return a line for each broker that is to serve messages of a topic for a shorter time.
+    """Return a line for each broker with a shorter retention of a topic.
 
     Args:
-        topic: Its name.
-        changes_ms: For how long each broker serves them now, and for how long it is to.
+        topic: Name of the topic.
+        changes_ms: Present and new retention of each broker, ms.
     """
     return [
         f"{broker}: messages of {topic} that are {duration_text(wanted_ms)} old can no longer"

@@ -1,4 +1,4 @@
-"""`ternmq stats …`: what brokers count, by RocketMQ's names."""
+"""`ternmq stats …`: counters of brokers, by RocketMQ's names."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -97,7 +97,7 @@ def all_(
 
 
 async def topic_rows(admin: AdminClient, topic: str | None) -> Rows:
-    """Return a row for each topic without a group, and for each group that reads it."""
+    """Return a row for each group of each topic, or one row for a topic without groups."""
     names = await admin.topics()
     wanted = [name for name in names if name == topic or (not topic and not is_system_topic(name))]
     if topic and not wanted:
@@ -130,7 +130,7 @@ async def topic_rows(admin: AdminClient, topic: str | None) -> Rows:
 
 
 def counter_row(broker: str, item: admin_messages.StatisticsItem) -> dict[str, object]:
-    """Return everything there is to say of one counter."""
+    """Return every column of a counter."""
     spans = dict(zip(_SPANS, item.spans, strict=False))
     row: dict[str, object] = {
         "broker": broker,
@@ -156,7 +156,7 @@ def counter_row(broker: str, item: admin_messages.StatisticsItem) -> dict[str, o
 def _by_key(
     found: Sequence[tuple[str, admin_messages.StatisticsItem]],
 ) -> dict[str, tuple[float, int]]:
-    """Return the rate of the last minute and the sum of the last day by key, over all brokers."""
+    """Return the rate of the last minute and the sum of the last day over all brokers, by key."""
     sums: dict[str, tuple[float, int]] = {}
     for _, item in found:
         rate, total = sums.get(item.key, (0.0, 0))

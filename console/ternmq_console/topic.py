@@ -126,7 +126,7 @@ def create(
 
 
 def _lines(names: TextIO | None) -> list[str]:
-    """Return what stands in the lines of a file that are not blank."""
+    """Return the lines of a file without blank ones."""
     try:
         return list(filter(None, map(str.strip, names or ())))
     except UnicodeDecodeError as error:
@@ -178,7 +178,7 @@ async def _losses(
     cluster: str = "",
     brokers: Sequence[str] = (),
 ) -> list[str]:
-    """Return what a retention would cost those of the topics that are there."""
+    """Return lines about the losses of existing topics by a new retention."""
     lines: list[str] = []
     reserved_ms: dict[str, int] = {}
     known = set(await admin.topics(cluster))

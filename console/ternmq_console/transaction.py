@@ -1,4 +1,4 @@
-"""`ternmq transaction …`: transactions that nobody has decided yet."""
+"""`ternmq transaction …`: open transactions."""
 
 from collections.abc import Collection, Iterable
 from datetime import timedelta
@@ -115,12 +115,12 @@ def _ask_first(staged_for: str, brokers: Collection[str], nameserver: str, *, fo
 
 
 def name_of(query: str, batch: int | None) -> str:
-    """Return what rows of a query are staged for, or of one batch of it."""
+    """Return the `staged_for` of a query, or of one batch of the query."""
     return query if batch is None else f"{query}/{batch}"
 
 
 def losses(found: Iterable[OpenBatch]) -> list[str]:
-    """Return a line for each batch on a broker that is to be rolled back."""
+    """Return a line for each batch and broker of a rollback."""
     return [
         f"{one.broker_name}: {one.count} of {one.staged_for} for topic {one.topic}, staged "
         f"{_seconds(one.oldest_ms)} ago: never delivered"
@@ -129,7 +129,7 @@ def losses(found: Iterable[OpenBatch]) -> list[str]:
 
 
 def row_of(one: OpenBatch) -> dict[str, object]:
-    """Return what is shown of a batch on a broker, JSON's fields among it."""
+    """Return every column of a batch on a broker."""
     query, _, batch = one.staged_for.rpartition("/")
     is_batch = bool(query) and batch.isascii() and batch.isdigit() and batch == str(int(batch))
     return {

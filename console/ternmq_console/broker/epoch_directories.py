@@ -1,4 +1,4 @@
-"""Data directories in which `ternmq broker repair-epoch` sets epochs back."""
+"""Data directories whose epochs `ternmq broker repair-epoch` can lower."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -23,22 +23,22 @@ from ternmq_store.disk.layout import commit_log_folder, lock_path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochDirectory:
-    """A data directory whose owner is stopped.
+    """Data directory of a stopped broker or NameServer.
 
     Attributes:
-        root: Where it is.
-        cluster: Of the broker name; None = it does not tell.
-        before: What it keeps, for people.
-        after: Returns what it keeps when it is repaired, given the highest epoch that began; None
-            when neither generation of its file is to be changed.
-        repair: Changes it, durably, given that epoch. Blocks.
-        is_nameserver: Its owner is one; else a broker.
-        is_known: It names the broker.
-        is_alone: Nobody else ever had its log.
-        is_master: It is that of a master.
-        store_id: Of its log.
-        newest: The highest epoch of its log that can be.
-        members: Those that it remembers, its own among them.
+        root: Path of the directory.
+        cluster: Cluster of the broker name; None = the directory does not name it.
+        before: Epochs of the directory, as text.
+        after: Function that returns the repaired epochs as text, given the highest epoch that
+            began; None = both generations of the file are correct.
+        repair: Function that repairs the directory durably, given that epoch. Blocks.
+        is_nameserver: True = a NameServer owns the directory; False = a broker.
+        is_known: The directory names the broker.
+        is_alone: No other member has ever had the log.
+        is_master: A master owns the directory.
+        store_id: Id of the log's store.
+        newest: Highest possible epoch of the log.
+        members: Members that the directory lists, its owner included.
     """
 
     root: Path
@@ -58,16 +58,16 @@ class EpochDirectory:
 def open_directory(
     root: Path, broker: str, cluster: str | None, stack: ExitStack
 ) -> EpochDirectory:
-    """Return a data directory, its kind told by its files, and hold it until `stack` ends.
+    """Return a data directory, locked until `stack` ends.
 
-    One that a broker and a NameServer share is the broker's; the NameServer's is told by the path
-    of its file of epochs.
+    A directory with the files of a broker and a NameServer counts as the broker's. The path of
+    the file of epochs stands for the NameServer's.
 
     Raises:
-        StoreNotFound: It is neither a broker's nor a NameServer's.
-        StoreLocked: Its owner runs.
-        UsageError: It belongs to another user.
-        StoreError: What it keeps cannot be read.
+        StoreNotFound: The directory has neither files of a broker nor of a NameServer.
+        StoreLocked: The owner of the directory runs.
+        UsageError: The directory belongs to another user.
+        StoreError: A file of the directory cannot be read.
     """
     if root.name == FILE_NAME:
         return _of_nameserver(root.parent, *open_epochs(root.parent, stack), broker, cluster)
@@ -82,13 +82,13 @@ def open_directory(
 
 
 def open_epochs(root: Path, stack: ExitStack) -> tuple[Path, EpochTable]:
-    """Return a NameServer's file of epochs and what it holds, and hold it until `stack` ends.
+    """Return a NameServer's file of epochs and its content, locked until `stack` ends.
 
     Raises:
-        StoreNotFound: It is no NameServer's directory.
+        StoreNotFound: The directory has no files of a NameServer.
         StoreLocked: The NameServer runs.
-        UsageError: It belongs to another user.
-        StoreError: What it keeps cannot be read.
+        UsageError: The directory belongs to another user.
+        StoreError: The file cannot be read.
     """
     if not _is_nameserver(root):
         raise StoreNotFound(f"{root} is the data directory of no NameServer")

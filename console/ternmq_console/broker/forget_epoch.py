@@ -1,4 +1,4 @@
-"""`ternmq broker forget-epoch`: names that will not come back make room at a NameServer."""
+"""`ternmq broker forget-epoch`: removal of unused broker names from a NameServer."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack

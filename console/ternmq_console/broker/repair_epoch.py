@@ -1,4 +1,4 @@
-"""`ternmq broker repair-epoch`: the way back from an epoch that nobody began."""
+"""`ternmq broker repair-epoch`: removal of epochs that no master began."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -35,19 +35,19 @@ _COLUMNS: Final = ("who", "before", "after", "problem")
 
 @dataclass(frozen=True, slots=True)
 class EpochViews:
-    """Epochs as NameServers and members tell them."""
+    """Epochs that NameServers and members report."""
 
     cluster: str
     nameservers: Sequence[NameServerEpoch]
     told: Sequence[MemberView]
-    """Members that NameServers or the caller name."""
+    """Members that NameServers or options name."""
 
     remembered: Sequence[MemberView] = ()
-    """Members that the directory alone knows."""
+    """Members that only the directory lists."""
 
     @property
     def members(self) -> Sequence[MemberView]:
-        """All of them."""
+        """Members of both kinds."""
         return (*self.told, *self.remembered)
 
 
@@ -125,10 +125,10 @@ async def look(
     members: Sequence[str],
     directory: EpochDirectory,
 ) -> EpochViews:
-    """Ask every NameServer and member.
+    """Return the epochs of every NameServer and member.
 
     Raises:
-        TernError: A member that was named does not answer, or is of another broker name.
+        TernError: A member of the options does not answer, or has another broker name.
     """
     told: list[MemberView] = []
     try:
@@ -166,11 +166,11 @@ async def look(
 def check_directory(
     found: EpochViews, directory: EpochDirectory, broker: str, *, is_told: bool
 ) -> None:
-    """Refuse a directory that is not the broker's, as far as anybody tells. Pure.
+    """Refuse a directory that does not belong to the broker. Pure.
 
     Raises:
-        RefusedError: BROKER_NOT_EXIST: nobody knows such a broker.
-        UsageError: It holds another store than the members that answer.
+        RefusedError: BROKER_NOT_EXIST: no NameServer or member knows the broker.
+        UsageError: The directory has another store than the members that answer.
     """
     is_default = found.cluster == "DefaultCluster"
     if directory.is_nameserver and directory.cluster is None and not is_default:
@@ -197,15 +197,15 @@ def check_directory(
 
 
 def real_epoch(found: EpochViews, directory: EpochDirectory, told: int | None) -> tuple[int, str]:
-    """Return the highest epoch that began, and why that is not known, "" when it is. Pure.
+    """Return the highest epoch that began, and the reason for doubts about it; "" = none. Pure.
 
     Args:
-        found: What NameServers and members tell.
-        directory: Whose log counts as those of the members that answer do.
-        told: By who runs this.
+        found: Epochs of NameServers and members.
+        directory: Directory, which counts as a member that answers.
+        told: Epoch of the option; None = not given.
 
     Raises:
-        UsageError: Nobody who answers would believe what was told.
+        UsageError: The members that answer contradict the option.
     """
     ours = [
         each.status
@@ -231,10 +231,10 @@ def real_epoch(found: EpochViews, directory: EpochDirectory, told: int | None) -
 
 
 def missing_members(found: EpochViews, directory: EpochDirectory) -> Sequence[BrokerMember]:
-    """Return the members that are known and do not answer. Pure.
+    """Return the known members that do not answer. Pure.
 
-    The directory's own member is none of them: the one that it remembers in its role, where that
-    is a single one and no NameServer tells it.
+    The owner of the directory does not count: the only member with the directory's role that no
+    NameServer names.
     """
     there = _places([each for each in found.members if each.status is not None])
     told, remembered = (
@@ -246,7 +246,7 @@ def missing_members(found: EpochViews, directory: EpochDirectory) -> Sequence[Br
 
 
 def rows_of(found: EpochViews, directory: EpochDirectory, real: int) -> list[dict[str, object]]:
-    """Return what each has, and what becomes of the directory. Pure."""
+    """Return a row for each NameServer and member, and one for the repaired directory. Pure."""
     rows = [
         _row(f"NameServer {each.address}", each.highest or None, None, each.problem)
         for each in found.nameservers

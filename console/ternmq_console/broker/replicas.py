@@ -101,7 +101,7 @@ def promote(
 
 
 def draining_note(views: Sequence[MemberView]) -> str:
-    """Return what to say when a promotion fails while the master drains; empty when none does."""
+    """Return a hint for a failed promotion while the master drains; empty = no master drains."""
     draining = (view for view in views if view.status is not None and view.status.is_draining)
     for view in draining:
         name = view.data.broker_name
@@ -110,21 +110,21 @@ def draining_note(views: Sequence[MemberView]) -> str:
 
 
 def lonely_note(views: Sequence[MemberView]) -> str:
-    """Return what to say of a master that drains while no slave follows it; empty when one does."""
+    """Return a warning about a draining master without slaves; empty = a slave follows."""
     if any(view.status is not None and view.status.following.is_connected for view in views):
         return ""
     return "no slave follows it: none can be promoted without loss, and senders wait for `undrain`"
 
 
 def member_rows(views: Sequence[MemberView]) -> list[dict[str, object]]:
-    """Return a row for each member of one broker name, what master and slave say joined."""
+    """Return a row for each member of a broker name, joined from the master's and its own reply."""
     master = next((view.status for view in views if view.is_master and view.status), None)
     followers = {} if master is None else {each.broker_id: each for each in master.followers}
     return [_row(view, followers) for view in views]
 
 
 def table_rows(rows: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
-    """Return the rows of members as people read them: a master's `in_sync` tells how many are."""
+    """Return the rows for a table: `in_sync` of a master has the number of members in sync."""
     return [
         {**row, "in_sync": f"{row['in_sync_now']}, needs {row['in_sync_replicas']}"}
         if "in_sync_now" in row
@@ -134,7 +134,7 @@ def table_rows(rows: Sequence[Mapping[str, object]]) -> list[Mapping[str, object
 
 
 def epoch_lines(views: Sequence[MemberView]) -> list[str]:
-    """Return each list of epochs once, with the ids of the members whose logs have it."""
+    """Return a line for each different list of epochs, with the ids of its members."""
     ids: dict[str, list[str]] = {}
     for view in views:
         if view.status is not None:
@@ -147,7 +147,7 @@ def epoch_lines(views: Sequence[MemberView]) -> list[str]:
 
 
 def last_epoch(status: replication.ReplicationStatusReply) -> int:
-    """Return the epoch that a member is in; 0 when its log has none."""
+    """Return the present epoch of a member; 0 = its log has none."""
     return status.epochs[-1].number if status.epochs else 0
 
 
@@ -194,7 +194,7 @@ def _row(
 
 
 def _seen(seen: replication.FollowerStatus | None) -> dict[str, object]:
-    """Return what the master says of a slave, which counts more, and also when that is silent."""
+    """Return the master's view of a slave. It precedes the slave's own, which may be missing."""
     if seen is None:
         return {}
     return {

@@ -27,7 +27,7 @@ _COLUMNS = (
     "damaged_records",
 )
 RATE_SPAN_S: Final = 60
-"""Rates that are shown are of so long."""
+"""Span of the printed rates, s."""
 
 
 @click.command()
@@ -49,10 +49,10 @@ def status(broker: str | None, nameserver: str, output: str) -> None:
 
 
 def wanted_view(views: Sequence[MemberView], broker: str) -> MemberView:
-    """Return the member that a name or an address stands for, of those of one broker name.
+    """Return the member with an address, or the first member of a broker name that answers.
 
     Raises:
-        Unreachable: It does not answer, or no member of the name does.
+        Unreachable: The member, or every member of the name, does not answer.
     """
     addressed = [view for view in views if broker in map(str, view.member.endpoints)]
     wanted = addressed or views

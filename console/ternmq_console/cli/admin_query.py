@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def ask(nameserver: str, question: Callable[[AdminClient], Awaitable[T]]) -> T:
-    """Return what `question` finds out; leave with a line and an exit code when it cannot."""
+    """Return the result of `question`; an error becomes a line and an exit code."""
 
     async def main() -> T:
         async with AdminClient(nameserver=nameserver) as admin:
@@ -45,7 +45,7 @@ def queue_fields(queue: MessageQueue) -> dict[str, object]:
 
 
 def time_text(at_ms: int) -> str | None:
-    """Return Unix milliseconds as ISO 8601 in UTC; None for 0, which stands for never."""
+    """Return Unix milliseconds as ISO 8601 in UTC; None for 0, which means never."""
     if not at_ms:
         return None
     text = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
@@ -53,10 +53,10 @@ def time_text(at_ms: int) -> str | None:
 
 
 async def reserved_hours(admin: AdminClient, broker: str) -> str:
-    """Return `store.file_reserved_hours` as a broker tells it.
+    """Return `store.file_reserved_hours` of a broker.
 
     Raises:
-        RefusedError: It does not.
+        RefusedError: The broker does not report the setting.
     """
     name = "store.file_reserved_hours"
     for each in await admin.settings(broker):

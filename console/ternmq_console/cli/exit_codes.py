@@ -1,7 +1,7 @@
-"""Exit codes of failed commands, and the one line that names the culprit.
+"""Exit codes of commands, and the error line of a failed one.
 
-0 done, 1 failed, 2 usage or a refused value, 3 not found, 4 unreachable, or printed in part because
-a broker is, 141 nobody reads what it prints.
+0 done, 1 failed, 2 usage or a refused value, 3 not found, 4 unreachable or printed in part, 141
+reader of the output gone.
 """
 
 from collections.abc import Generator, Iterable
@@ -51,7 +51,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def first_cause(error: BaseException) -> BaseException:
-    """Return the first error inside nested groups, which jobs and tasks wrap theirs in."""
+    """Return the first error inside nested exception groups of jobs and tasks."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         return first_cause(group.exceptions[0])
@@ -60,9 +60,9 @@ def first_cause(error: BaseException) -> BaseException:
 
 @contextmanager
 def errors_as_exits() -> Generator[None]:
-    """Turn errors that TernMQ raises on purpose into a line on standard error and an exit code.
+    """Turn deliberate errors of TernMQ into a line on standard error and an exit code.
 
-    `BrokenPipeError` is let through, alone: `LazyGroup` ends the process for it without a line.
+    `BrokenPipeError` is raised without its group: `LazyGroup` then ends the process without a line.
     """
     try:
         yield
@@ -93,10 +93,10 @@ def name_unreachable(brokers: "Iterable[UnreachableBroker]") -> bool:
 
 
 def leave_if_partial(brokers: "Iterable[UnreachableBroker]") -> None:
-    """Name the brokers whose part is missing from what was printed, and leave; return if none is.
+    """Name the brokers whose part is missing from the output, and leave.
 
     Raises:
-        SystemExit: With the code of what cannot be reached.
+        SystemExit: `brokers` is not empty; the code is `UNREACHABLE`.
     """
     if name_unreachable(brokers):
         raise SystemExit(UNREACHABLE)

@@ -1,4 +1,4 @@
-"""Groups that import commands when they run: `--help` does not wait for gRPC and numpy."""
+"""Groups that import a command when it runs, so `--help` does not import gRPC and numpy."""
 
 import os
 import sys
@@ -21,15 +21,15 @@ from ternmq_console.cli.output import make_output_visible
 from ternmq_model.printable_text import printable
 
 NOBODY_READS: Final = 128 + 13
-"""The exit code that a shell shows of a process that SIGPIPE ended."""
+"""Exit code in a shell of a process that SIGPIPE ended."""
 
 
 class LazyGroup(click.Group):
     """Group of commands, each with its name and one line of help.
 
     Args:
-        lazy: Command name to (`.module:attribute`, its line in the group's help).
-        hidden: `.module:function` that returns commands which no help lists; empty = none.
+        lazy: `.module:attribute` and line in the group's help of each command, by name.
+        hidden: `.module:function` that returns commands without a line in the help; empty = none.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class _Fish(_WholeWords, FishComplete):
 
 @contextmanager
 def _errors_in_one_line() -> Generator[None]:
-    """Show line ends, too, as escapes in words that an error of click's repeats."""
+    """Escape line ends in the message of an error of click, which may quote arguments."""
     try:
         yield
     except click.ClickException as error:

@@ -1,4 +1,4 @@
-"""Options that many verbs share."""
+"""Options of several verbs."""
 
 import contextlib
 import re
@@ -15,11 +15,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
 HEALTH_VARIABLE: Final = "TERNMQ_HEALTH"
 NAMESERVER_VARIABLE: Final = "TERNMQ_NAMESERVER"
-"""The variable of `ternmq_client.config`, which is not imported before it is needed."""
+"""Variable of `ternmq_client.config`. That module is imported only by verbs that need it."""
 
 
 def _integer_of(bits: int) -> Callable[[object], int]:
-    """Return a type of so many bits. Unlike `click.IntRange` its bounds are not in the help."""
+    """Return an integer type. Unlike those of `click.IntRange`, its bounds are not in the help."""
     most = (1 << bits - 1) - 1
 
     def integer(value: object) -> int:
@@ -35,11 +35,11 @@ def _integer_of(bits: int) -> Callable[[object], int]:
 
 INT32: Final = _integer_of(32)
 INT64: Final = _integer_of(64)
-"""Numbers that fit into a request: whether they make sense is the broker's to say."""
+"""Numbers that fit into a request. The broker checks their meaning."""
 
 
 def seconds(least: float, most: float) -> Callable[[object], float]:
-    """Return a type of so many seconds. Unlike `click.FloatRange` it takes no NaN."""
+    """Return a type for seconds between two bounds. Unlike `click.FloatRange` it refuses NaN."""
 
     def number(value: object) -> float:
         given: float = click.FLOAT(value)
@@ -55,10 +55,10 @@ _DURATION: Final = re.compile(r"([0-9]{1,15})(d|h|m|s|ms)", re.ASCII)
 
 
 def duration_ms(text: str) -> int:
-    """Return the milliseconds that a time such as 90m, 24h or 7d has. `0` needs no unit.
+    """Return the milliseconds of a duration such as 90m, 24h or 7d. `0` needs no unit.
 
     Raises:
-        BadParameter: It is no such time.
+        BadParameter: The text is no duration.
     """
     match = _DURATION.fullmatch("0s" if text == "0" else text)
     if match is None:
@@ -67,16 +67,16 @@ def duration_ms(text: str) -> int:
 
 
 def duration_text(duration_ms: int) -> str:
-    """Return milliseconds in the largest unit that tells them exactly: 24h rather than 1440m."""
+    """Return milliseconds in the largest unit without a fraction: 24h rather than 1440m."""
     unit = next(unit for unit, in_ms in _UNITS_MS.items() if duration_ms % in_ms == 0)
     return f"{duration_ms // _UNITS_MS[unit]}{unit}"
 
 
 def time_ms(text: str) -> int:
-    """Return a time in Unix milliseconds: ISO 8601, in UTC unless it has an offset, or just them.
+    """Return the Unix milliseconds of a time: ISO 8601, in UTC by default, or Unix milliseconds.
 
     Raises:
-        BadParameter: It is no such time, one before 1970, or a number in another unit.
+        BadParameter: The text is no time, a time before 1970, or a number in another unit.
     """
     with contextlib.suppress(ValueError, OverflowError, OSError):
         if text.isascii() and text.isdigit():
@@ -98,7 +98,7 @@ TIME_HELP: Final = "ISO 8601, in UTC unless it has an offset, or Unix millisecon
 
 
 def time_option(*names: str, help: str, required: bool = False) -> Callable[[F], F]:
-    """Return an option for a time, which becomes Unix milliseconds; None where it is not given."""
+    """Return an option for a time, which becomes Unix milliseconds; None = not given."""
     text = f"{help} {TIME_HELP}"
     return click.option(*names, type=time_ms, metavar="TIME", required=required, help=text)
 
@@ -150,7 +150,7 @@ def output_option(function: F) -> F:
 
 
 def cluster_options(function: F) -> F:
-    """Add `--nameserver`, and `-o` with `--json`: the options of every verb that asks a cluster."""
+    """Add `--nameserver`, and `-o` with `--json`: options of every verb that queries a cluster."""
     return nameserver_option(output_option(function))
 
 

@@ -1,8 +1,8 @@
-"""The one place where verbs print: lines, tables for people, JSON documents for programs.
+"""Output of all verbs: lines, tables for people, JSON documents for programs.
 
-Names and bodies come from whoever sends messages, and must not move a terminal's cursor or look
-like lines of our own. So everything is printed by these functions, which show what cannot be
-printed as escapes; and what click and Python print beside them passes a stream that does the same.
+Names and bodies come from any sender of messages. They must not move the cursor of a terminal or
+imitate lines of the console. So verbs print only by these functions, which escape unprintable
+characters. A stream escapes the output of click and Python.
 """
 
 import codecs
@@ -21,13 +21,13 @@ Row = Mapping[str, object]
 
 _LINES_AT_ONCE: Final = 256
 _PADDED_MAX: Final = 120
-"""A longer cell or name of a field does not widen its column: one message must not blow up all."""
+"""Longest cell or field name that widens its column: one message must not widen a table."""
 
 
 class PrintableStream:
-    """A text stream in front of another, which gets only what a terminal can show.
+    """Text stream that writes only printable text to another stream.
 
-    It has no `buffer`: neither click nor a verb goes around it.
+    The stream has no `buffer`, so click and verbs cannot bypass it.
     """
 
     def __init__(self, inner: TextIO) -> None:
@@ -37,7 +37,7 @@ class PrintableStream:
             inner.reconfigure(errors="backslashreplace")
 
     def write(self, text: str | bytes) -> int:
-        """Write `text`, whose lines and tabs stay; click writes completions as bytes of UTF-8."""
+        """Write `text`; line ends and tabs stay. Bytes are UTF-8, such as click's completions."""
         shown = text.decode() if isinstance(text, bytes) else text
         self.inner.write(printable(shown, keep="\n\t"))
         return len(text)
@@ -48,7 +48,7 @@ class PrintableStream:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the other stream has: its descriptor, its encoding, whether it is a tty."""
+        """Return an attribute of the other stream, such as its encoding."""
         if name == "buffer":
             raise AttributeError(name)
         return getattr(self.inner, name)
@@ -57,7 +57,7 @@ class PrintableStream:
 def make_output_visible() -> None:
     """Put a `PrintableStream` in front of standard output and error. Safe to repeat.
 
-    One that the caller has closed stays None: click prints nothing there.
+    A stream that the caller has closed stays None; click prints nothing there.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -66,18 +66,18 @@ def make_output_visible() -> None:
 
 
 def print_line(text: str = "", *, keep: str = "", to_stderr: bool = False) -> None:
-    """Print one line, whatever is in `text`.
+    """Print one line.
 
     Args:
-        text: What to show.
-        keep: Unprintable characters that stay, such as tabs.
-        to_stderr: Print it on standard error.
+        text: Text of the line, with any characters.
+        keep: Unprintable characters that are not escaped, such as tabs.
+        to_stderr: True = print on standard error.
     """
     click.echo(printable(text, keep=keep), err=to_stderr)
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print many lines, some hundred at a time."""
+    """Print many lines, in portions of some hundred."""
     rest = map(printable, lines)
     while some := list(islice(rest, _LINES_AT_ONCE)):
         click.echo("\n".join(some))
@@ -107,10 +107,10 @@ def confirm(question: str) -> None:
 
 
 def confirm_losses(lines: Sequence[str]) -> None:
-    """Say what would go, and ask; where nothing would, do not.
+    """Print the losses and ask for a confirmation. Without losses, do not ask.
 
     Raises:
-        Abort: The answer is no, or there is nobody to ask.
+        Abort: The answer is no, or standard input is closed.
     """
     for line in lines:
         print_line(line, to_stderr=True)
@@ -142,8 +142,8 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], output: str) -> None
     """Print `rows` as a table with `columns`, or as a JSON list.
 
     Args:
-        rows: Each has every column, and may have more that only JSON shows.
-        columns: What the table shows, in this order.
+        rows: Rows with at least these columns. JSON has all of their columns.
+        columns: Columns of the table, in order.
         output: `table` or `json`.
     """
     if output == "json":
@@ -167,9 +167,10 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], output: str) -> None
 
 
 async def print_names(pages: AsyncIterable[Iterable[str]], column: str, output: str) -> None:
-    """Print names as they come, as `print_rows` prints rows of that one column.
+    """Print names page by page, in the form of `print_rows` with one column.
 
-    When a page fails, nothing is printed before the first one, and JSON is a whole document else.
+    After a failed page the JSON document is still complete; before the first page nothing is
+    printed.
     """
     is_first = True
     if output != "json":
@@ -191,7 +192,7 @@ async def print_names(pages: AsyncIterable[Iterable[str]], column: str, output: 
 
 
 def print_record(record: Row, output: str) -> None:
-    """Print one thing, a field a line, or as a JSON object."""
+    """Print a record with one field on each line, or as a JSON object."""
     if output == "json":
         print_json(record, indent=2)
         return

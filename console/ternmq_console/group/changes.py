@@ -43,7 +43,7 @@ _FIELDS = {
 
 
 def settings_options(function: F) -> F:
-    """Add an option for each setting of a group; those not given are None."""
+    """Add an option for each setting of a group; None = not given."""
     for flag, kind, text in reversed(_SETTINGS):
         kinds: dict[str, Any] = {} if kind is bool else {"type": kind}
         function = click.option(flag, default=None, help=text, **kinds)(function)
@@ -61,10 +61,10 @@ def create(
     brokers: tuple[str, ...],
     nameserver: str,
     output: str,
-    **told: object,
+    **options: object,
 ) -> None:
     """Create GROUP, or give it these settings, on every broker. What is not told is as usual."""
-    settings = replace(GroupSettings(group), **_told(told))
+    settings = replace(GroupSettings(group), **_given(options))
     names = ask(
         nameserver, lambda admin: admin.put_group(settings, cluster=cluster, brokers=brokers)
     )
@@ -75,9 +75,9 @@ def create(
 @click.argument("group")
 @settings_options
 @cluster_options
-def alter(group: str, nameserver: str, output: str, **told: object) -> None:
+def alter(group: str, nameserver: str, output: str, **options: object) -> None:
     """Change some settings of GROUP on every broker that knows it."""
-    changes = _told(told)
+    changes = _given(options)
     if not changes:
         raise click.UsageError("nothing to change: tell a setting, such as --retries 3")
 
@@ -192,8 +192,8 @@ def skip(group: str, topic: str, nameserver: str, output: str) -> None:
     _print_changes(found.changes, output)
 
 
-def _told(options: dict[str, object]) -> dict[str, Any]:
-    """Return the settings that were given, by the names of the fields."""
+def _given(options: dict[str, object]) -> dict[str, Any]:
+    """Return the given settings by the names of the fields."""
     return {_FIELDS[name]: value for name, value in options.items() if value is not None}
 
 

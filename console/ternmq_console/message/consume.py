@@ -106,7 +106,7 @@ def consume(
 
 
 async def _raise(refused: asyncio.Future[RefusedError]) -> None:
-    """Raise the refusal, once there is one."""
+    """Wait for a refusal and raise it."""
     raise await refused
 
 

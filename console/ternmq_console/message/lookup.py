@@ -38,10 +38,10 @@ def get(message_id: str, topic: str, nameserver: str, output: str) -> None:
 
 
 async def find_message(admin: AdminClient, message_id: str, topic: str) -> StoredMessage:
-    """Return the message with an id of either kind, the offset message id first.
+    """Return the message with an offset message id, else with a unique key.
 
     Raises:
-        MessageNotFound: There is none.
+        MessageNotFound: No message has the id.
     """
     if _SHAPE.fullmatch(message_id):
         with contextlib.suppress(MessageNotFound, UsageError, Unreachable):
@@ -164,7 +164,7 @@ def print_(
 
 
 def message_row(message: StoredMessage) -> dict[str, object]:
-    """Return everything there is to say of a message. A body that is no text is given in base64."""
+    """Return every column of a message. A body that is no UTF-8 text is in base64."""
     try:
         body = {"body": message.readable_body.decode()}
     except UnicodeDecodeError:

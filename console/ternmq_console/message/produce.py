@@ -109,10 +109,10 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _lines(descriptor: int) -> Iterator[list[bytes]]:
-    """Yield the lines that are there, as soon as there are any; the last may lack its end.
+    """Yield the complete lines after each read. The last line may lack its end.
 
     Raises:
-        IllegalMessage: A line is longer than a body may be.
+        IllegalMessage: A line is longer than the longest body.
     """
     rest = b""
     while data := os.read(descriptor, _READ_BYTES):

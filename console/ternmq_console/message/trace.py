@@ -25,12 +25,12 @@ def trace(message_id: str, trace_topic: str, nameserver: str, output: str) -> No
 
 
 def timeline(traces: list[tuple[str, TraceRecord]]) -> list[dict[str, object]]:
-    """Return a row for each thing that was done with a message. Pure.
+    """Return a row for each event of a message. Pure.
 
-    A listener's call is one row: it ends, or nobody knows how it ended.
+    The begin and the end of a listener call are one row.
 
     Args:
-        traces: With the address of the client that sent each.
+        traces: Trace records, each with the address of its client.
     """
     began = {one.request_id: one for _, one in traces if isinstance(one, ConsumeBegan)}
     ended = {one.request_id for _, one in traces if isinstance(one, ConsumeEnded)}

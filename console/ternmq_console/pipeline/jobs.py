@@ -27,7 +27,7 @@ from ternmq_pipeline.jobs.resend import BATCH_ROWS, ResendResult
 F = TypeVar("F", bound=Callable[..., Any])
 
 INTERRUPTED: Final = 130
-"""The exit code that a shell shows of a process that Ctrl-C ended."""
+"""Exit code in a shell of a process that Ctrl-C ended."""
 
 
 def duration_s(text: str) -> float:
@@ -44,7 +44,7 @@ def setting(text: str) -> tuple[str, str]:
 
 
 def start(text: str) -> str:
-    """Return the start of a stream in the words of a job: an edge, or Unix milliseconds."""
+    """Return the job's text of a start: an end of the topic, or Unix milliseconds."""
     return text if text in START_POSITIONS else str(time_ms(text))
 
 
@@ -202,9 +202,9 @@ def redrive(group: str, checkpoint: str, dry_run: bool, output: str, **options: 
 @contextmanager
 def _ends_as_exits() -> Generator[None]:
     """Turn errors into a line and an exit code, and an interruption into an exit code."""
-    # Else logging begins to print when PySpark tells it of the interruption that we raise.
+    # Without a handler, logging would print when PySpark logs the interruption.
     logging.getLogger().addHandler(logging.NullHandler())
-    # Who sits there is told why nothing happens.
+    # The log says why nothing happens.
     waits, handler = logging.getLogger(retry_timeout.__name__), logging.StreamHandler()
     waits.addHandler(handler)
     with errors_as_exits():
@@ -217,15 +217,12 @@ def _ends_as_exits() -> Generator[None]:
 
 
 def show_progress(progress: BatchProgress) -> None:
-    """Print a line for a micro-batch on standard error, where it does not meet the summary."""
+    """Print a line for a micro-batch on standard error, apart from the summary."""
     print_line(str(progress), to_stderr=True)
 
 
 def _print_result(done: Archived | ResendResult, output: str, *, is_ended: bool = False) -> None:
-    """Print the result of a job; leave with a code of failure where a stop was not its usual end.
-
-    JSON's field is `stopped`, a word for people, too.
-    """
+    """Print the result of a job. Leave with a code if it was stopped and `is_ended` is false."""
     fields = asdict(done)
     seconds, is_stopped = fields.pop("seconds"), fields.pop("is_stopped")
     print_record({**fields, "seconds": round(seconds, 1), "stopped": is_stopped}, output)

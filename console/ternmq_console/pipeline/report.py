@@ -1,4 +1,4 @@
-"""`ternmq pipeline report`: how a cluster stands, as tables and a page."""
+"""`ternmq pipeline report`: state of a cluster as tables and a page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -20,7 +20,7 @@ _SHOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "members": ("group", "client_id", "in_hand", "messages_per_s", "last_consumed", "is_slow"),
     "dead_letters": ("group", "waiting", "kept", "last_died"),
 }
-"""Columns for which a terminal has room; JSON and the files have everything."""
+"""Columns on a terminal. JSON and the files have all columns."""
 
 _RATES: Final = frozenset({"in_per_s", "out_per_s", "messages_per_s", "lag_s"})
 
@@ -86,7 +86,7 @@ def report(
 
 
 def report_document(made: ClusterReport) -> dict[str, object]:
-    """Return everything that a report says, for JSON."""
+    """Return the JSON document of a report."""
     told: dict[str, object] = {
         "made": time_text(made.made_at_ms),
         "hours": made.hours,

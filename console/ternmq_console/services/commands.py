@@ -39,21 +39,21 @@ SECTIONS: Final = {
     "store": StoreConfig,
     "logging": LoggingSettings,
 }
-"""Every setting of every service: one file or environment may serve all of them."""
+"""Sections with the settings of all services. One file or environment may have them all."""
 
 _FLAGS: Final = "ternmq.settings"
 
 OTHER_VARIABLES: Final = (HEALTH_VARIABLE, NAMESERVER_VARIABLE)
-"""Variables of the image that are no settings."""
+"""Variables of the container image that are no settings."""
 
 DEV_DATA: Final = Path(".ternmq")
 DEV_LOG_FILE_BYTES: Final = 64 << 20
 DEV_INDEX_SLOTS: Final = 50_000
-"""`ternmq dev` makes small files: it is for a laptop."""
+"""Number of hash slots in an index file of `ternmq dev`, small for a laptop."""
 
 
 class DevServices(Lifecycle):
-    """A NameServer with a broker beside it, between `async with` and its end."""
+    """NameServer and broker of one process, open inside `async with`."""
 
     def __init__(self, settings: LoadedSettings, env: Environment) -> None:
         self._sections = dev_sections(settings)
@@ -67,7 +67,7 @@ class DevServices(Lifecycle):
 
 
 def new_broker(config: BrokerConfig, store: StoreConfig, env: Environment) -> "Broker":
-    """Return a broker that does not run yet."""
+    """Return a broker that is not started."""
     # 200 modules, which neither a NameServer nor the verbs behind `ternmq broker` need.
     from ternmq_broker.broker import Broker
 
@@ -75,10 +75,10 @@ def new_broker(config: BrokerConfig, store: StoreConfig, env: Environment) -> "B
 
 
 def dev_sections(settings: LoadedSettings) -> tuple[NameServerConfig, BrokerConfig, StoreConfig]:
-    """Return the settings with the defaults of `ternmq dev` for what nobody set.
+    """Return the settings, with the defaults of `ternmq dev` for settings that are not given.
 
     Raises:
-        SettingsError: The broker was told NameServers; it registers with the one beside it.
+        SettingsError: NameServers of the broker are given; it registers with its own.
     """
     origins = settings.origins
     nameserver, broker = settings[NameServerConfig], settings[BrokerConfig]
@@ -92,7 +92,7 @@ def dev_sections(settings: LoadedSettings) -> tuple[NameServerConfig, BrokerConf
     if "broker.data" not in origins:
         broker = dataclasses.replace(broker, data=DEV_DATA / "broker")
     if "broker.force_master" not in origins:
-        # Whoever removes its data begins anew, whatever the NameServer beside it remembers.
+        # A broker without data must start, whatever epoch its NameServer has stored.
         broker = dataclasses.replace(broker, force_master=True)
     if "store.commit_log_file_bytes" not in origins:
         store = dataclasses.replace(store, commit_log_file_bytes=DEV_LOG_FILE_BYTES)
@@ -105,10 +105,10 @@ def dev_sections(settings: LoadedSettings) -> tuple[NameServerConfig, BrokerConf
 
 @contextlib.contextmanager
 def hint_at(*options: str) -> Generator[None]:
-    """Add to the error of a port that is taken which options choose another.
+    """Add a hint at the options of the ports to the error of an occupied port.
 
     Raises:
-        CannotListen: With the hint, if that was the reason.
+        CannotListen: A port is occupied; the text has the hint.
     """
     try:
         yield
@@ -121,7 +121,7 @@ def hint_at(*options: str) -> Generator[None]:
 
 
 def setting_option(option: str, *settings: str, **attributes: Any) -> Callable[[F], F]:
-    """Return an option whose value, when given, is that of `settings`."""
+    """Return an option that sets `settings`."""
 
     def collect(context: click.Context, _: click.Parameter, value: object) -> None:
         if value is not None:
@@ -132,7 +132,7 @@ def setting_option(option: str, *settings: str, **attributes: Any) -> Callable[[
 
 
 def service_options(*services: str) -> Callable[[F], F]:
-    """Return the options that every service has, for the settings of `services`."""
+    """Return the common options of services, for the settings of `services`."""
     options = (
         click.option(
             "--set",

@@ -1,4 +1,4 @@
-"""`ternmq health`: for people, and for containers that ask every few seconds."""
+"""`ternmq health`: a check for people, and for containers every few seconds."""
 
 import re
 import socket
@@ -56,11 +56,10 @@ def health(context: click.Context, address: str, timeout: float) -> None:
 
 
 def _refuse_closed_port(target: Address, timeout_s: float) -> None:
-    """Raise OSError where nobody listens: what a Unix socket says there is of another service.
+    """Raise OSError if no service listens at the port.
 
-    A service that starts is asked often, and this is cheap.
-
-    A host name is gRPC's to look up, which does not outlast its time-out.
+    The check is cheap: containers check often while a service starts. A host name is not looked
+    up here, since only gRPC's look-up has a time-out.
     """
     try:
         (found, *_) = socket.getaddrinfo(
@@ -74,7 +73,7 @@ def _refuse_closed_port(target: Address, timeout_s: float) -> None:
 
 
 def _ask_by_grpc(target: Address, timeout_s: float) -> None:
-    """Leave unless a service at an address of any machine serves."""
+    """Leave unless the service at the address answers a gRPC connection."""
     import asyncio
 
     from ternmq_remoting.system_environment import system_environment

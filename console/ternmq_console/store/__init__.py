@@ -1,1 +1,1 @@
-"""Commands of `ternmq store`: the files of a data directory, no broker asked."""
+"""Commands of `ternmq store`: files of a data directory, without a broker."""

@@ -1,4 +1,4 @@
-"""`ternmq store check`: everything in a data directory is checked, and nothing is changed."""
+"""`ternmq store check`: check of all files of a data directory, without changes."""
 
 import logging
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ def check(folder: Path, *, as_json: bool) -> None:
 
 
 def _preview(files: FileSystem, root: Path) -> RecoveryPreview:
-    """Open the store in memory. What that logs is told as findings."""
+    """Open the store in memory. Log lines are suppressed, since findings contain them."""
     logging.getLogger("ternmq_store").addHandler(logging.NullHandler())
     return preview_recovery(files, root, StoreConfig())
 

@@ -32,13 +32,13 @@ from ternmq_store.queues.unit_files import walk_units
 
 
 class _Complaints:
-    """Says on standard error what cannot be shown, and counts it. Owned by one verb."""
+    """Printer and counter of unreadable places. Owned by one verb."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def add(self, path: Path, offset: int | None, reason: str) -> None:
-        """Tell of one place."""
+        """Print one place on standard error."""
         self.count += 1
         place = "" if offset is None else f" offset {offset}"
         print_line(f"ternmq: {path}{place}: {reason}", to_stderr=True)

@@ -1,4 +1,4 @@
-"""The next start of a store, said in words before it happens. Pure."""
+"""Description of the next start of a store. Pure."""
 
 from collections.abc import Collection, Sequence
 from itertools import groupby
@@ -12,7 +12,7 @@ from ternmq_store.log.log_notes import LastUse
 from ternmq_store.opened_files import RecoveryAction, RecoveryFinding, RecoveryReport
 
 _SAID_MAX: Final = 20
-"""Most sentences of one kind; the number of others is said, too."""
+"""Most sentences of one kind. A last sentence has the number of the others."""
 
 
 def next_start(
@@ -27,12 +27,12 @@ def next_start(
     """Return a sentence for each thing that the next start does.
 
     Args:
-        state: Whether somebody uses the store, or how it was left.
-        last_use: How the last use ended.
-        preview: What opening it did, in memory; None when somebody uses it.
-        bad: Where the log is bad.
-        areas: Areas of the problems, as in `AuditFinding.area`.
-        tables: What it does about tables without a right generation.
+        state: State of the store: in use, or its last end.
+        last_use: End of the last use.
+        preview: Result of opening the store in memory; None = the store is in use.
+        bad: Damaged places of the log.
+        areas: Areas of the problems, from `AuditFinding.area`.
+        tables: Sentences about tables without a valid generation.
     """
     if state is LogState.IN_USE or preview is None:
         return (
@@ -130,7 +130,7 @@ def _left_words(
         place.offset
         for place in bad
         if place.offset < report.end
-        and not any(stretch.start <= place.offset < stretch.end for stretch in preview.damaged)
+        and not any(damage.start <= place.offset < damage.end for damage in preview.damaged)
     ]
     if not left:
         return ()

@@ -1,4 +1,4 @@
-"""`ternmq store repair`: mends what can be without a loss, and asks about the rest."""
+"""`ternmq store repair`: repairs without a loss, and decisions of the operator."""
 
 import logging
 import sys
@@ -122,7 +122,7 @@ def repair(
 
 
 def _plan_tables(files: FileSystem, root: Path) -> Callable[[], None] | None:
-    """Say which tables would count as they are; return what does it."""
+    """Print the tables that would be accepted; return the function that accepts them."""
     plan = accepted_tables.plan_acceptance(_tables(files, root))
     for each in plan:
         print_line(each.text)
@@ -137,13 +137,13 @@ def _tables(files: FileSystem, root: Path) -> StoredTables:
 
 
 def _ignore(reason: str) -> None:
-    """Leave it to `ternmq store check` to tell of notes that cannot be read."""
+    """Ignore unreadable notes: `ternmq store check` reports them."""
 
 
 def _plan_decisions(
     about_log: Sequence[LogFileChange], remove: Callable[[Path], None], leftovers: Sequence[Path]
 ) -> Callable[[], None] | None:
-    """Say what is to be done about the log and what was set aside; return what does it."""
+    """Print the changes of the log and of leftovers; return the function that makes them."""
     decisions = [
         *about_log,
         *(LogFileChange(f"remove {path}", partial(remove, path)) for path in leftovers),
@@ -162,10 +162,10 @@ def _plan_decisions(
 
 
 def _plan(files: FileSystem, root: Path, *, queues: bool, index: bool) -> Callable[[], None] | None:
-    """Check the store, say what would be removed and what is to be decided; return what removes.
+    """Check the store, print removals and open decisions; return the function that removes.
 
     Raises:
-        StoreError: It was not closed, so that nobody knows yet where its log ends.
+        StoreError: The store was not closed, so the end of its log is unknown.
     """
     logging.getLogger("ternmq_store").addHandler(logging.NullHandler())
     audit = StoreAudit(files, root, known_topics=known_topics(files, root))
@@ -205,7 +205,7 @@ def _plan(files: FileSystem, root: Path, *, queues: bool, index: bool) -> Callab
 def _choose(
     files: FileSystem, root: Path, audit: StoreAudit, before: RecoveryPreview, *, all_of: bool
 ) -> Collection[tuple[str, int]]:
-    """Return the queues to remove, and say which are kept; what follows is tried in memory."""
+    """Return the queues to remove, after a start in memory without them; print the kept queues."""
     refused: Sequence[KeptQueue] = ()
     for with_sound in (True,) if all_of else (False, True):
         removed, kept = choose_queues(files, root, audit, all_of=with_sound)
@@ -226,10 +226,10 @@ def _choose(
 
 
 def _confirm(*, is_given: bool) -> None:
-    """Ask, unless it was said already.
+    """Ask for a confirmation unless it `is_given`.
 
     Raises:
-        UsageError: The answer is no, or there is nobody to ask.
+        UsageError: The answer is no, or standard input is no terminal.
     """
     if is_given:
         return

@@ -20,7 +20,7 @@ from ternmq_store.recovery.recovery_decisions import (
 )
 
 _PLACES_MAX: Final = 5
-"""Named in one decision; how many more there are is said, too."""
+"""Most places in the text of a decision. The text has the number of the others."""
 
 
 def decisions(
@@ -33,16 +33,16 @@ def decisions(
     was_closed: bool,
     leftovers: Sequence[Path],
 ) -> Sequence[RecoveryDecision]:
-    """Return every decision that waits, those first without which no start goes on. Pure.
+    """Return the open decisions. Decisions that block a start come first. Pure.
 
     Args:
-        root: The data directory, which nobody uses.
-        preview: What opening it did, in memory.
-        found: Its tables.
-        bad: Where the log is bad.
-        areas: Areas of the problems, as in `AuditFinding.area`.
-        was_closed: The last use ended in order.
-        leftovers: What was set aside.
+        root: Data directory that is not in use.
+        preview: Result of opening the store in memory.
+        found: Tables of the directory.
+        bad: Damaged places of the log.
+        areas: Areas of the problems, from `AuditFinding.area`.
+        was_closed: The last use ended with a close.
+        leftovers: Files that were set aside.
     """
     all_of = (
         preview.choice,
@@ -111,7 +111,7 @@ def _leftovers(root: Path, found: Sequence[Path]) -> RecoveryDecision | None:
 
 
 def leftovers(files: FileSystem, root: Path) -> Sequence[Path]:
-    """Return what starts, cuts of the log and accepted tables kept for a human to look at."""
+    """Return the files that starts, cuts of the log and accepted tables set aside."""
     found = [
         folder / name
         for folder in (aside_folder(root), cut_folder(root))
@@ -124,7 +124,7 @@ def leftovers(files: FileSystem, root: Path) -> Sequence[Path]:
 
 
 def decision_lines(choice: RecoveryDecision) -> Sequence[str]:
-    """Return a decision as text, a line for each way."""
+    """Return a decision as text, with a line for each option."""
     lines = [f"decide  {choice.state.value}: {choice.text}"]
     for when, command in choice.ways:
         lines.append(f"        - {when}: {command}" if command else f"        - {when}")

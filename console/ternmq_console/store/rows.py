@@ -1,7 +1,7 @@
-"""Rows of what the files of a store hold, to be printed. Pure.
+"""Rows for the records, units and index entries of a store. Pure.
 
-The keys are those of RocketMQ's own decoder and its tools, so that what two brokers store can be
-compared line by line.
+The keys are those of RocketMQ's own decoder and tools, so files of both brokers can be compared
+line by line.
 """
 
 from collections.abc import Collection, Generator, Mapping
@@ -34,7 +34,7 @@ Row = Mapping[str, object]
 
 
 def record_row(found: FoundRecord) -> Row:
-    """Return everything that the log says of a record except its body."""
+    """Return every column of a record except its body."""
     header, body, topic, properties = found.record
     return {
         "kind": "record",
@@ -61,7 +61,7 @@ def record_row(found: FoundRecord) -> Row:
 def unit_rows(
     queue: QueueFiles, found: FileUnits, *, without: Collection[int] = ()
 ) -> Generator[Row]:
-    """Give the written units of a stretch, but for those at some places in it."""
+    """Yield the written units of a range, without those at some positions."""
     units = zip(
         *(found.units[name].tolist() for name in ("offset", "size", "tag_code")), strict=True
     )
@@ -79,7 +79,7 @@ def unit_rows(
 
 
 def entry_rows(path: Path, slots: int, found: FoundEntries) -> Generator[Row]:
-    """Give the entries of a stretch."""
+    """Yield the entries of a range."""
     fields = ("hash", "offset", "seconds", "previous")
     entries = zip(*(found.entries[name].tolist() for name in fields), strict=True)
     for number, (key_hash, offset, time_diff, previous) in enumerate(entries, found.first):

@@ -19,7 +19,7 @@ _AREA: Final = "state"
 
 
 def known_topics(files: FileSystem, root: Path) -> Collection[str] | None:
-    """Return the names of the topics that there are; None when that cannot be read."""
+    """Return the names of all topics; None = the table cannot be read."""
     found = find_table(files, config_folder(root), TOPICS, was_there=False, now_ms=0)
     return None if found.table is None else {each.topic for each in found.table}
 
@@ -30,13 +30,13 @@ def look_at_tables(files: FileSystem, root: Path, noted: Sequence[str]) -> Store
     Args:
         files: The file system.
         root: The data directory.
-        noted: Names of the tables' files that the store's notes name.
+        noted: Names of tables' files from the notes of the store.
     """
     return find_tables(files, root, noted=noted, now_ms=0)
 
 
 def check_tables(files: FileSystem, root: Path, found: StoredTables) -> Generator[AuditFinding]:
-    """Give a problem for each table that a start would not take as it was written last."""
+    """Yield a finding for each table whose last generation a start would not use as written."""
     for each in found:
         main = each.main
         if main.fault and (each.was_there or not each.is_absent):
@@ -67,13 +67,13 @@ def _rest(found: StoredTable[Any]) -> str:
 
 
 def is_slave(found: StoredTables) -> bool:
-    """Tell whether a master tells the directory's user most of its tables. Pure."""
+    """Return whether the directory belongs to a slave, which receives tables. Pure."""
     kept = found.replication.table
     return kept is not None and kept.is_master is False
 
 
 def table_words(root: Path, found: StoredTables) -> Sequence[str]:
-    """Return what a start does about tables without a right generation, in sentences. Pure."""
+    """Return sentences about tables without a valid generation at the next start. Pure."""
     slave = is_slave(found)
     fatal = lost_tables(root, found, is_slave=slave)
     said = [
