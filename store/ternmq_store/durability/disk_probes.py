@@ -1,7 +1,7 @@
-"""Probes of a disk whose acknowledgements do not wait for a sync.
+"""Probes of the disk for acknowledgements that do not wait for a sync.
 
-An append touches mapped memory alone. A disk that died shows at the next flush or write of a table,
-which may be half a second later.
+An append only changes mapped memory. Without probes, the failure of a disk shows at the next flush
+or write of a table, up to half a second later.
 """
 
 from contextlib import closing
@@ -15,17 +15,17 @@ from ternmq_store.log.commit_log import CommitLog
 
 @dataclass(frozen=True, slots=True)
 class DiskProbeTask:
-    """Task of a write and a sync that show whether the disk works, for a blocking thread."""
+    """Task of a write and a sync that test the disk, for a blocking thread."""
 
     files: FailStopFileSystem
     path: Path
-    """A small file that nobody else writes meanwhile; it keeps its content."""
+    """Small file without other writers. Its content does not change."""
 
     def run(self) -> None:
-        """Write the content of the file once more, and sync it.
+        """Write the content of the file again and sync it.
 
         Raises:
-            OSError: The disk takes no writes, or is full, or the file is gone.
+            OSError: The disk refuses writes or is full, or the file is gone.
         """
         with closing(self.files.open(self.path)) as file:
             file.write(0, file.read(0, file.size()))
@@ -36,9 +36,9 @@ class DiskProbes:
     """Schedule of disk probes. Owned by `MessageStore`, on the store's thread.
 
     Args:
-        files: The disk.
-        root: The store's directory, which is open: it has the file `abort`.
-        log: Probed once for all that was appended meanwhile.
+        files: File system of the store.
+        root: Directory of the open store, with the file `abort`.
+        log: Log whose appends make a probe due.
     """
 
     def __init__(self, files: FailStopFileSystem, root: Path, log: CommitLog) -> None:

@@ -18,14 +18,14 @@ from ternmq_store.opened_files import OpenedFiles
 
 
 class FlushManager:
-    """The flushed offset and the checkpoint of one store.
+    """Flushed offset and checkpoint of one store.
 
-    Owned by `MessageStore`, on the store's thread. One flush and one checkpoint may be under way,
-    each in its own thread; their results count once they are reported as done.
+    Owned by `MessageStore`, on the store's thread. One flush and one checkpoint may run at a time,
+    each in its own thread. Their results count when they are reported as done.
 
     Attributes:
         config: Settings of the store.
-        flushed: Log offset below which all records survive a loss of power.
+        flushed: Log offset below which all records survive a power loss.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class FlushManager:
         self._queues = opened.queues
         self._dispatcher = opened.dispatcher
         self._index = opened.index
-        # Opening left everything on the disk.
+        # The opening has synced all files.
         self.flushed = opened.log.end
         self._log_stored_at_ms = max(opened.stored_at_ms, opened.dispatcher.stored_at_ms)
         self._session = opened.session
@@ -61,12 +61,12 @@ class FlushManager:
 
     @property
     def is_idle(self) -> bool:
-        """True while neither a flush nor a checkpoint is under way."""
+        """True while neither a flush nor a checkpoint is running."""
         return self._flushing is None and self._checkpointing is None
 
     @property
     def is_checkpointing(self) -> bool:
-        """True while a checkpoint, which may write the notes, is under way."""
+        """True while a checkpoint is running, which may write the notes."""
         return self._checkpointing is not None
 
     @property
@@ -75,10 +75,10 @@ class FlushManager:
         return PhysicalOffset(self._checkpoint.dispatched_offset)
 
     def flush_due(self, now_ms: int, *, stored_at_ms: int) -> FlushTask | None:
-        """Return the flush of the log that is due; None = none is.
+        """Return the due flush of the log; None = no flush is due.
 
         Args:
-            now_ms: Time by the monotonic clock.
+            now_ms: Monotonic clock, ms.
             stored_at_ms: Store time of the newest record, which may not be in the files yet.
         """
         if self._flushing is not None or not is_flush_due(
@@ -102,7 +102,7 @@ class FlushManager:
         return FlushTask(self._log.files_between(self.flushed, end), end, stored_at_ms)
 
     def flush_done(self, task: FlushTask, *, is_good: bool) -> None:
-        """Record that `task` has run; its bytes count as flushed if it was good."""
+        """Record the end of `task`. Its bytes count as flushed if `is_good`."""
         self._flushing = None
         if is_good:
             self.flushed = max(self.flushed, task.end)
@@ -110,10 +110,10 @@ class FlushManager:
             self._log.files.park_before(self.flushed)
 
     def checkpoint_due(self, now_ms: int) -> CheckpointTask | None:
-        """Return the task of bringing queues and checkpoint to the disk, when it is time.
+        """Return the due task that syncs queues and writes the checkpoint; None = not due.
 
         Args:
-            now_ms: Time by the monotonic clock.
+            now_ms: Monotonic clock, ms.
         """
         if self._checkpointing is not None:
             return None
@@ -151,7 +151,7 @@ class FlushManager:
         return checkpoint, CheckpointTask(self._files, files, self._path, data, notes, folders)
 
     def checkpoint_done(self, task: CheckpointTask, *, is_good: bool) -> None:
-        """Record that the checkpoint's task has run; it is due again unless it was good."""
+        """Record the end of the checkpoint's task. It is due again unless `is_good`."""
         if is_good and self._checkpointing is not None:
             self._checkpoint = self._checkpointing
         elif not is_good:
@@ -164,7 +164,7 @@ class FlushManager:
         """Flush the log on this thread.
 
         Raises:
-            OSError: It is not there.
+            OSError: The flush failed.
         """
         task = self._flush_task(stored_at_ms)
         task.run()
@@ -174,7 +174,7 @@ class FlushManager:
         """Write queues, checkpoint and notes to the disk on this thread, at a clean stop.
 
         Raises:
-            OSError: They are not there.
+            OSError: The write failed.
         """
         give_up_reserve(self._files, self._root)
         _, task = self._checkpoint_task()

@@ -1,4 +1,4 @@
-"""Commits of the transient pool: batches go from memory into the log's files."""
+"""Commits of the transient pool: writes of batches from memory to the log's files."""
 
 from collections.abc import Callable
 
@@ -14,10 +14,10 @@ class PoolCommits:
     Without a pool, appended records are in the files at once, and no commit is due.
 
     Args:
-        log: Recovered. It gets a pool when the settings say so.
-        config: The store's settings.
-        fail: Gets the error after which the content of the files is unknown.
-        has_failed: Returns whether the store has failed, after which no commit is due.
+        log: Recovered log. It gets a pool by the settings.
+        config: Settings of the store.
+        fail: Function that receives the error after which the content of the files is unknown.
+        has_failed: Function that returns whether the store has failed. No commit is due then.
 
     Source: RocketMQ `CommitRealTimeService`.
     """
@@ -44,27 +44,27 @@ class PoolCommits:
 
     @property
     def busy_reason(self) -> BusyReason:
-        """Lack of an append that was refused as busy."""
+        """Reason of an append refused as busy."""
         return BusyReason.FILE if self._log.pool is None else self._log.pool.busy_reason
 
     def due(self) -> CommitTask | None:
-        """Return the task of writing the waiting batches, or None; `done` must follow a task."""
+        """Return the task that writes waiting batches, for `done`; None = no batches."""
         if self._has_failed() or self._log.pool is None:
             return None
         return self._log.pool.commit_due()
 
     def done(self, task: CommitTask, error: OSError | None = None) -> None:
-        """Record that `task` has run: its records count as written, unless it failed."""
+        """Record the end of `task`. Its records count as written without an error."""
         if error is not None:
             self._fail(error)
         elif self._log.pool is not None:
             self._log.pool.commit_done(task)
 
     def now(self) -> None:
-        """Write all waiting batches on this thread. No task may be under way.
+        """Write all waiting batches on this thread. No task may be running.
 
         Raises:
-            OSError: Nobody knows any more what is in the files.
+            OSError: The write failed. The content of the files is unknown.
         """
         assert self._log.pool is None or self._log.pool.is_idle, "a task is under way"
         task = self.due()

@@ -1,6 +1,6 @@
-"""The tasks of a retention pass, each for a blocking thread; what it found is in it afterwards.
+"""Tasks of a retention pass, for blocking threads. A task stores its result.
 
-None of them raises: what went wrong is in its `error`.
+No task raises: the attribute `error` has the error.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from ternmq_store.disk.mapped_file import MappedFile
 logger = logging.getLogger(__name__)
 
 _UNMAPPED_BYTES: Final = 64 << 20
-"""Bytes of a map that are given back at a time: the interpreter stands still meanwhile. For 1 GiB
-in memory that is 4.6 ms at once, 0.7 ms at most in pieces (measured); its blocks then take 35 ms to
-be freed, during which others run."""
+"""Bytes of a map that are released at a time, since the interpreter waits meanwhile. The release of
+1 GiB in memory takes 4.6 ms at once, and at most 0.7 ms in pieces (measured). Freeing its blocks
+takes 35 ms, during which other threads run."""
 
 
 class CleanTask(Protocol):
-    """A part of a pass."""
+    """Part of a pass."""
 
     def run(self) -> None:
         """Run the task, in a thread that may block."""
@@ -32,7 +32,7 @@ class CleanTask(Protocol):
 
 
 class PauseTask:
-    """A pause of a pass, in which other tasks have their turn."""
+    """Pause of a pass, in which other tasks get their turn."""
 
     def run(self) -> None:
         """Return at once."""
@@ -40,7 +40,7 @@ class PauseTask:
 
 @dataclass(slots=True)
 class DiskUse:
-    """Measurement of the use of the disks of some folders, of which the fullest counts."""
+    """Measurement of the use of the disks of some folders. The fullest disk counts."""
 
     files: FileSystem
     folders: Sequence[Path]
@@ -56,7 +56,7 @@ class DiskUse:
 
 
 class RecordPosition(NamedTuple):
-    """Start of a record: in a file, and in the log."""
+    """Begin of a record in a file and in the log."""
 
     path: Path
     position: int
@@ -65,10 +65,10 @@ class RecordPosition(NamedTuple):
 
 @dataclass(slots=True)
 class StoreTimeReading:
-    """A reading of the times at which records were stored.
+    """Read of the store times of records.
 
     Attributes:
-        times: One for each place; None where no record can be read.
+        times: Store time at each position, Unix ms; None = no readable record.
     """
 
     files: FileSystem
@@ -76,7 +76,7 @@ class StoreTimeReading:
     times: list[int | None] = field(default_factory=list[int | None])
 
     def run(self) -> None:
-        """Read the head of each record, without the map: it may come from the disk."""
+        """Read the header of each record without the map, since it may come from the disk."""
         self.times = [self._read(place) for place in self.places]
 
     def _read(self, place: RecordPosition) -> int | None:
@@ -93,17 +93,17 @@ class StoreTimeReading:
 
 @dataclass(eq=False, slots=True)
 class UnlinkedFile:
-    """File that is out of reach of readers, for the thread that removes it."""
+    """File without readers, for the thread that removes it."""
 
     path: Path
     mapped: MappedFile | None
-    """Still to be unmapped."""
+    """Map of the file; None = unmapped already."""
 
     def discard(self, files: FileSystem) -> None:
-        """Unmap and remove it here and now; the caller syncs its folder.
+        """Unmap and remove the file on this thread. The caller syncs the folder.
 
         Raises:
-            OSError: It could not be removed.
+            OSError: The file cannot be removed.
         """
         if self.mapped is not None:
             self.mapped.close()
@@ -114,23 +114,23 @@ class UnlinkedFile:
 
 @dataclass(slots=True)
 class FileRemoval:
-    """Unmap and remove files, in their order, each durably before the next.
+    """Removal of files in their order, each durably before the next.
 
     Attributes:
-        removed: Count of files that are gone for good.
-        is_abandoned: Set from another thread: begin no further file.
+        removed: Number of removed files.
+        is_abandoned: True = no further file is removed. Another thread may set it.
     """
 
     files: FileSystem
     leaving: Sequence[UnlinkedFile]
     pause_s: float
-    """Rest after each."""
+    """Pause after each file, s."""
     removed: int = 0
     is_abandoned: bool = False
     error: OSError | None = None
 
     def run(self) -> None:
-        """Remove until the last one is gone or one cannot be."""
+        """Remove all files, up to the first error."""
         for each in self.leaving:
             if self.is_abandoned:
                 return
@@ -146,7 +146,7 @@ class FileRemoval:
         mapped, each.mapped = each.mapped, None
         if mapped is not None:
             self._unmap(mapped)
-        # The blocks are freed here, without the interpreter, since the map is gone.
+        # The system frees the blocks here, while other threads run, since the map is gone.
         with contextlib.suppress(FileNotFoundError):
             self.files.remove(each.path)
         with contextlib.suppress(FileNotFoundError):  # a deleted topic takes its folder along
@@ -159,5 +159,5 @@ class FileRemoval:
         try:
             mapped.close()
         except BufferError as error:
-            # Its memory stays until the process ends; the file may go all the same.
+            # The memory stays until the end of the process. The file can be removed all the same.
             logger.error("file still read while it was deleted base=%s %s", mapped.base, error)

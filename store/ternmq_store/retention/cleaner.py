@@ -1,12 +1,12 @@
 """Retention: removal of expired files, and refusal of appends on a full disk.
 
-`retention.py` decides. A pass is a row of tasks for another thread, one after the other; between
-two of them it works on the store's own thread, in short steps.
+`retention.py` has the rules. A pass is a sequence of tasks for another thread. Between two tasks
+the pass works on the store's own thread, in short steps.
 
-A file is first put out of reach of readers, then off the disk, in an order that every crash may
-interrupt: the log's files one by one from the oldest on, each durably, then the consume queues'
-files that tell of nothing else. So the log never has a gap, and a queue tells of records that are
-gone, which opening takes note of, never the other way round; and so does the index.
+A file is first hidden from readers and then removed, in an order that any crash may interrupt: the
+log's files one by one from the oldest on, each durably, and then files of consume queues that lead
+only to removed records. So the log never has a gap. After a crash, queues and the index may lead to
+removed records, which the opening corrects; the reverse never happens.
 
 Source: RocketMQ `CleanCommitLogService`, `CleanConsumeQueueService`.
 """
@@ -57,13 +57,13 @@ from ternmq_store.retention.retention import (
 logger = logging.getLogger(__name__)
 
 _ROOM_BYTES: Final = 8 << 20
-"""Room for the longest record and some more: with less, the file that is written counts as full."""
+"""Space for the longest record and some more. With less, the present file counts as full."""
 
 _ROOM_SHARE: Final = 8
-"""Share of a short file that stands for `_ROOM_BYTES`: one in so many."""
+"""Divisor of the length of a short file, in place of `_ROOM_BYTES`."""
 
 _QUEUES_A_STEP: Final = 50
-"""Queues that one step brings into agreement with the log; then the loop serves others."""
+"""Queues of one step that follows the begin of the log. Then the loop serves other tasks."""
 
 _SECOND_MS: Final = 1000
 _HOUR_MS: Final = 3_600_000
@@ -76,13 +76,13 @@ class Cleaner:
 
     Attributes:
         config: Settings of retention.
-        level: Level of the disk's use, as last measured.
-        used_share: The same from 0 to 1.
-        is_requested: True = the next passes delete expired files, whatever the hour.
-        holders: Each tells from where on the log is needed by who has to deliver it; None = it is
-            not. What lies there stays, unless the disk is full.
-        held_end: End of the file that stayed only because a reader holds it; 0 = there is none.
-        removed_files: Files of the log deleted since the store was opened.
+        level: Level of the disk's use in the last measurement.
+        used_share: Used part of the disk in the last measurement, 0 to 1.
+        is_requested: True = the next passes delete expired files at any hour.
+        holders: Functions that return the log offset from which on messages wait for delivery; None
+            = none wait. Those files stay, unless the disk is full.
+        held_end: End of the file that stays only because a reader holds it; 0 = none.
+        removed_files: Number of files of the log deleted since the opening.
     """
 
     def __init__(
@@ -121,14 +121,14 @@ class Cleaner:
         self.removed_files = 0
 
     def _moves(self) -> Moves:
-        """Return the steps of the clock that are noted."""
+        """Return the recorded steps of the clock."""
         return self._session.clock.moves
 
     def check_space(self) -> None:
         """Refuse an append on a full disk.
 
         Raises:
-            StoreFull: Until the disk is less full than `disk_full_percent`.
+            StoreFull: The use of the disk is at least `disk_full_percent`.
         """
         if self.level is DiskLevel.FULL:
             raise StoreFull(
@@ -137,11 +137,11 @@ class Cleaner:
             )
 
     def disk_use(self) -> DiskUse:
-        """Return the task that measures the use of the disk; `note_disk_use` must follow."""
+        """Return the task that measures the use of the disk, for `note_disk_use`."""
         return DiskUse(self._files, self._folders)
 
     def note_disk_use(self, task: DiskUse) -> bool:
-        """Record the result of `task`; return whether a pass may be due at once."""
+        """Record the result of `task`. Return whether a pass may be due at once."""
         if task.error is not None:
             logger.warning("use of the disk not known error=%s", task.error)
             return False
@@ -159,14 +159,14 @@ class Cleaner:
         return self.level > before
 
     def keep_topics(self, of_topics: Mapping[str, int]) -> None:
-        """Set the topics that have a retention of their own, in milliseconds."""
+        """Set the topics with a retention of their own, ms."""
         self._of_topics = {topic: kept for topic, kept in of_topics.items() if kept > 0}
 
     def forget(self, topic: str) -> None:
-        """Leave the files of a topic's queues alone, which is being deleted with all its files.
+        """Drop the queues of a topic that is being deleted with all its files.
 
         Raises:
-            BrokerBusy: Files of it are being removed this moment; try again.
+            BrokerBusy: A task is removing files of the topic. Try again.
         """
         folders = {folder / topic for folder in self._queue_folders}
         stay = [each for each in self._leaving if folders.isdisjoint(each.path.parents)]
@@ -182,18 +182,18 @@ class Cleaner:
         self._leaving = deque(stay)
 
     def request(self) -> None:
-        """Request that the next passes delete expired files, whatever the hour."""
+        """Request that the next passes delete expired files at any hour."""
         self.is_requested = True
 
     def clean(self, now_ms: int | None, monotonic_ms: int, *, hour: int) -> Generator[CleanTask]:
-        """Yield the tasks of one pass: each runs in another thread before the next is asked for.
+        """Yield the tasks of one pass. The caller runs each in another thread before the next.
 
-        A caller that stops early closes the generator; the next pass goes on.
+        A caller that stops early closes the generator. The next pass goes on.
 
         Args:
-            now_ms: Wall clock; None = it is in doubt, so that nothing goes by its age.
-            monotonic_ms: Time by the monotonic clock.
-            hour: 0 to 23, on the wall where the broker runs.
+            now_ms: Wall clock, Unix ms; None = in doubt, so that no file goes by its age.
+            monotonic_ms: Monotonic clock, ms.
+            hour: Hour of the broker's local time, 0 to 23.
         """
         if self._is_cleaning:
             return
@@ -222,7 +222,7 @@ class Cleaner:
                 break
             yield from self._learn_ages(old)
             if now_ms is not None and (self._newest_at_ms(old[0], now_ms) or 0) > now_ms:
-                # A clock that was ahead has told its age: what lies behind it may know better.
+                # The age may come from a clock that was ahead; later records may have a better one.
                 yield from self._learn_ages(self._log.files.files[:-1])
             count = files_to_delete(
                 [self._old_file(file, now_ms) for file in old],
@@ -248,7 +248,7 @@ class Cleaner:
             self._drop(old[0], reason, now_ms, has_expired=has_expired)
             yield from self._remove(self.config.delete_pause_ms)
             if reason is not DeletionReason.HOUR:
-                # Each file may be the one that makes room enough.
+                # Each removed file may give enough space.
                 use = self.disk_use()
                 yield use
                 self.note_disk_use(use)
@@ -257,10 +257,10 @@ class Cleaner:
         self.is_requested = False
 
     def _is_held(self, file: MappedFile) -> bool:
-        """Return whether messages in a file wait for delivery, and the log has room to wait for it.
+        """Return whether a file has messages that wait for delivery while the log has space.
 
-        While the present file of the log has room, they can be delivered, or appended there again,
-        although no next file could be made.
+        While the present file of the log has space, such messages can be delivered or appended
+        again, even if no next file can be created.
         """
         if self.level is DiskLevel.FULL or (self.is_short and not self._has_room()):
             return False
@@ -268,34 +268,33 @@ class Cleaner:
         return min(needed, default=file.end) < file.end
 
     def _has_room(self) -> bool:
-        """Return whether the present file of the log has room for some more records."""
+        """Return whether the present file of the log has space for some more records."""
         file = self._log.files.files[-1]
         wanted = min(_ROOM_BYTES, (file.end - file.base) // _ROOM_SHARE)
         return file.end - self._log.end >= wanted
 
     @property
     def is_short(self) -> bool:
-        """True if the log could not grow, and no file was deleted since."""
+        """True if the log could not grow and no file has been deleted since."""
         shortage = self._log.shortage
         return shortage is not None and shortage is not self._short_seen and is_full(shortage)
 
     def _old_files(self) -> Sequence[MappedFile]:
-        """Return the oldest files of the log, in which all is on the disk and dispatched there."""
+        """Return the oldest files of the log: those on the disk and dispatched to the disk."""
         end = min(self._safe_end(), PhysicalOffset(self._log.end - 1))
         files = self._log.files.files
-        # The last one may be prepared and empty, or the one that is written: neither ends by then.
+        # The last file may be prepared and empty, or be the present one: neither ends by then.
         return [file for file in files[: self.config.delete_files_max + 1] if file.end <= end]
 
     def _old_file(self, file: MappedFile, now_ms: int | None) -> OldFile:
         return OldFile(file.base, file.end, self._newest_at_ms(file, now_ms), file.holds > 0)
 
     def _newest_at_ms(self, file: MappedFile, now_ms: int | None) -> int | None:
-        """Return when the youngest record of a file was stored at the earliest; None = not known.
+        """Return the earliest possible store time of a file's youngest record; None = unknown.
 
-        By the clock as it is now: it may have moved since.
-
-        None is younger than any that lies behind the file. None is older than its first one, unless
-        that was stored by a clock that was ahead.
+        The time is by the present clock, which may have moved. No record of the file is younger
+        than a record behind the file. No record is older than the first one, except if a clock that
+        was ahead stored that one.
         """
         known = {
             base: at_ms + moved_ms(self._moves(), PhysicalOffset(base))
@@ -325,7 +324,7 @@ class Cleaner:
     def _drop(
         self, oldest: MappedFile, reason: DeletionReason, now_ms: int | None, *, has_expired: bool
     ) -> None:
-        """Move the log's beginning behind its oldest file, which readers no longer find."""
+        """Move the log's begin behind its oldest file, which readers no longer find."""
         newest_at_ms = self._newest_at_ms(oldest, now_ms)
         age = "unknown"
         if newest_at_ms is not None and now_ms is not None:
@@ -347,7 +346,7 @@ class Cleaner:
         self._leaving += [UnlinkedFile(folder / file_name(file.base), file) for file in mapped]
 
     def _remove(self, pause_ms: int) -> Generator[CleanTask]:
-        """Remove files out of reach of readers from the disk; failures are tried again later."""
+        """Remove hidden files from the disk. Failed removals are repeated later."""
         if not self._leaving:
             return
         task = FileRemoval(self._files, tuple(self._leaving), pause_ms / _SECOND_MS)
@@ -367,7 +366,7 @@ class Cleaner:
             )
 
     def _follow_log(self) -> Generator[CleanTask]:
-        """Move the beginnings of queues and index to the log's, and remove their older files."""
+        """Move the begins of queues and index to that of the log, and remove their older files."""
         start = self._log.start
         if start == self._start_seen:
             return
@@ -385,11 +384,11 @@ class Cleaner:
         yield from self._remove(0)
 
     def end_topics(self, now_ms: int) -> Generator[CleanTask]:
-        """Move the beginnings of queues with a shorter retention to their first unexpired message.
+        """Move the begins of queues with a shorter retention to their first unexpired message.
 
-        A part of a pass, and all of one before anybody reads: nothing keeps these beginnings but
-        this object. All queues are searched at once, by halving: one task reads a store time for
-        each.
+        A pass includes this part. The opening of the store runs it alone before the first read,
+        because no file has these begins. All queues are searched at once by bisection: each task
+        reads one store time for each queue.
         """
         if (moves := self._moves()) != self._moves_seen:
             self._moves_seen = moves
@@ -428,7 +427,7 @@ class Cleaner:
         )
 
     def _probe(self, search: "ExpirySearch") -> RecordPosition | None:
-        """Return the position of the record that `search` asks for; None when it is not there."""
+        """Return the position of the record that `search` needs; None = it is deleted."""
         queue = search.queue
         if self._queues.find(queue.topic, queue.queue_id) is not queue:
             search.end()
@@ -440,13 +439,13 @@ class Cleaner:
 
 
 class ExpirySearch:
-    """Search of one queue for its first message that has not expired. Owned by one pass."""
+    """Search of one queue for its first unexpired message. Owned by one pass."""
 
     def __init__(self, queue: ConsumeQueue, expired_by_ms: int) -> None:
         self.queue = queue
         self.low = queue.min_offset
         self.found_at_ms: int | None = None
-        """Store time of the message at `low`, when that is known."""
+        """Store time of the message at `low`, if known."""
         self._high = queue.end
         self._expired_by_ms = expired_by_ms
         self._is_first = True
@@ -458,13 +457,13 @@ class ExpirySearch:
 
     @property
     def middle(self) -> QueueOffset:
-        """Message to examine next: the first one at first, which mostly is the result."""
+        """Message to examine next. The first message, mostly the result, comes first."""
         return self.low if self._is_first else QueueOffset((self.low + self._high) // 2)
 
     def narrow(self, stored_at_ms: int | None, *, is_gone: bool) -> None:
         """Record the store time of the message in the middle.
 
-        One that cannot be read is kept: nobody knows its age, but its turn comes with its file.
+        A message with an unreadable time counts as unexpired. It is deleted with its file.
         """
         if not self.is_open:
             return

@@ -1,6 +1,6 @@
 """Rules of retention: expired log files, and the limits of a full disk. Pure.
 
-Time, the hour on the wall and the disk's use are arguments. `cleaner.py` carries it out.
+Time, local hour and the disk's use are arguments. `cleaner.py` applies the rules.
 
 Source: RocketMQ `CleanCommitLogService`, `MappedFileQueue.deleteExpiredFileByTime`.
 """
@@ -16,22 +16,22 @@ _HOUR_MS: Final = 3_600_000
 
 
 class DiskLevel(enum.IntEnum):
-    """Level of the disk's use; each level does what those below it do."""
+    """Level of the disk's use. Each level includes the effects of the lower ones."""
 
     NORMAL = 0
 
     CLEAN = 1
-    """Expired files go now, whatever the hour."""
+    """Expired files are deleted at any hour."""
 
     FORCE = 2
-    """The oldest file goes although it has not expired, if it is old enough for that."""
+    """The oldest file is deleted before it expires, if it has the forced retention."""
 
     FULL = 3
-    """Appends are refused, and the oldest file goes, whatever its age."""
+    """Appends are refused, and the oldest file is deleted at any age."""
 
 
 def disk_level(used_share: float, config: StoreConfig) -> DiskLevel:
-    """Return the level of a disk of which `used_share`, 0 to 1, is in use.
+    """Return the level of a disk whose used part is `used_share`, 0 to 1.
 
     Source: RocketMQ `CleanCommitLogService.isSpaceToDelete`.
     """
@@ -44,7 +44,7 @@ def disk_level(used_share: float, config: StoreConfig) -> DiskLevel:
 
 
 class DeletionReason(enum.Enum):
-    """The cause of a pass."""
+    """Cause of a pass."""
 
     HOUR = "hour"
     REQUEST = "request"
@@ -56,13 +56,14 @@ class DeletionReason(enum.Enum):
 def reason_to_delete(
     *, hour: int, level: DiskLevel, is_requested: bool, config: StoreConfig
 ) -> DeletionReason | None:
-    """Return the reason for which files may be deleted now; None = there is none.
+    """Return the reason to delete files now; None = no reason.
 
     Args:
         hour: Hour of the local time of the broker, 0 to 23.
         level: Level of the disk's use.
-        is_requested: True if an operator asks for deletion.
-        config: Hours, and whether a full disk may cost files that have not expired.
+        is_requested: True = an operator has requested the deletion.
+        config: Settings with the hours, and with the permission to delete unexpired files on a full
+            disk.
     """
     if config.clean_forcibly and level is DiskLevel.FULL:
         return DeletionReason.DISK_FULL
@@ -92,23 +93,23 @@ def forced_retention_ms(config: StoreConfig) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OldFile:
-    """A file of the log that is full, on the disk and dispatched."""
+    """Full, synced and dispatched file of the log."""
 
     base: int
     end: int
 
     newest_at_ms: int | None
-    """Store time of a record that is no older than any in it; None when that is not known."""
+    """Upper bound of the store times in the file, Unix ms; None = unknown."""
 
     is_held: bool
     """True while a reader holds the file."""
 
     def has_aged(self, kept_ms: int, now_ms: int | None) -> bool:
-        """Return whether every record is `kept_ms` old; False while its age or the time is unknown.
+        """Return whether every record is `kept_ms` old; False if its age or the time is unknown.
 
         Args:
-            kept_ms: Retention of a file after its newest record.
-            now_ms: Wall clock; None = it is in doubt.
+            kept_ms: Retention of a file after its newest record, ms.
+            now_ms: Wall clock, Unix ms; None = in doubt.
         """
         newest_at_ms = self.newest_at_ms
         return newest_at_ms is not None and now_ms is not None and now_ms - newest_at_ms >= kept_ms
@@ -123,17 +124,17 @@ def files_to_delete(
     forced_kept_ms: int,
     files_max: int,
 ) -> int:
-    """Return how many files go, from the oldest on.
+    """Return the number of files to delete, from the oldest on.
 
-    The first file that a reader holds, or that has to stay, ends the row: the log has no gaps.
+    The first file that a reader holds, or that must stay, ends the count: the log has no gaps.
 
     Args:
-        files: Oldest first, without the newest one, which never goes.
+        files: Files, oldest first, without the newest one, which is never deleted.
         reason: Reason of the deletion.
-        now_ms: Wall clock; None = it is in doubt, so that nothing has expired.
-        kept_ms: Retention of a file after its newest record.
-        forced_kept_ms: Retention for `DISK_FORCED`.
-        files_max: Most files that go.
+        now_ms: Wall clock, Unix ms; None = in doubt, so that no file has expired.
+        kept_ms: Retention of a file after its newest record, ms.
+        forced_kept_ms: Retention for `DISK_FORCED`, ms.
+        files_max: Most files to delete.
     """
     count = 0
     for file in files[:files_max]:

@@ -1,9 +1,9 @@
-"""Truncation of a replica's log where it has records that its master does not have.
+"""Truncation of a replica's log that has records which its master does not have.
 
-The store is closed meanwhile. The new end is noted durably before anything goes, and the opening of
-the store carries the truncation out, with all that it does after a crash: so the next opening
-completes an interrupted truncation, and nothing that was cut comes back. A copy of the tail is kept
-for the operator (docs/formats/cut-files.md).
+The store is closed during the truncation. The new end is stored durably before any byte is cut, and
+the opening of the store makes the cut, with its recovery after crashes. So the next opening
+completes an interrupted truncation, and cut records do not come back. The operator gets a copy of
+the tail (docs/formats/cut-files.md).
 """
 
 import logging
@@ -47,44 +47,44 @@ from ternmq_store.message_store import MessageStore
 logger = logging.getLogger(__name__)
 
 _FIRST_ZERO_BYTES: Final = 64 << 20
-"""Bytes of a new log's first file that are filled with zeros; the rest is reserved."""
+"""Bytes of a new log's first file that are filled with zeros. The other bytes are reserved."""
 
 _BEGUN: Final = "begun"
-"""Name of a session that ended before anything was stored."""
+"""Name of a session that ended before its first record."""
 
 KEPT_BYTES_MAX: Final = 256 << 20
-"""Most bytes that one copy of a cut tail has, from its beginning on."""
+"""Most bytes of a copy of a cut tail, from its begin on."""
 
 KEPT_FILES_MAX: Final = 8
-"""Most copies that are retained; of more, the one of the lowest offset goes."""
+"""Most copies. Beyond it, the copy with the lowest offset is removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """The part that was taken away from the end of a log."""
+    """Tail that was cut from a log."""
 
     start: PhysicalOffset
-    """Log offset at which the part began."""
+    """Log offset at which the tail began."""
 
     end: PhysicalOffset
-    """Log offset at which the log ended, by its records."""
+    """Log offset at which the records of the tail ended."""
 
     records: int
     first: PhysicalOffset | None
-    """Start of the first record; None when there was none."""
+    """Log offset of the first record in the tail; None = no record."""
 
     last: PhysicalOffset | None
-    """Start of the last record."""
+    """Log offset of the last record in the tail; None = no record."""
 
     kept: Path | None
-    """Path of a copy; None when nothing was cut, or the disk is too full for one."""
+    """Path of the copy; None = no byte was cut, or the disk is too full for a copy."""
 
     log_end: PhysicalOffset
-    """Log offset at which the log ends now."""
+    """Present end of the log."""
 
     @property
     def bytes(self) -> int:
-        """Length of that part."""
+        """Length of the tail, bytes."""
         return self.end - self.start
 
 
@@ -98,10 +98,10 @@ def truncate_log(
     *,
     serve_to: PhysicalOffset | None = None,
 ) -> Truncation:
-    """Cut the log of a closed store at `at`, durably, and queues and index with it.
+    """Cut the log of a closed store at `at`, durably, with queues and index.
 
-    A kill or a loss of power in between leaves a store whose next opening completes the cut, unless
-    it came before anything was changed; so does doing it again. A log that ends before `at` stays.
+    After a kill or a power loss the next opening completes the cut, unless the crash came before
+    the first change. Repeating the call completes it too. A log that ends before `at` is unchanged.
 
     Args:
         root: The store's directory.
@@ -109,8 +109,8 @@ def truncate_log(
         flush_mode: Flush mode of the store.
         files: File system.
         clock: Clock for the opening.
-        at: New end of the log. Within a record, the log ends before that.
-        serve_to: Nothing beyond it is dispatched; None = everything that is left.
+        at: New end of the log. Inside a record, the log ends before that record.
+        serve_to: End of the dispatch; None = the end of the log.
 
     Raises:
         StoreLocked: The store is open.
@@ -211,7 +211,7 @@ def reset_log(
 
 
 def _remove_all(files: FileSystem, root: Path) -> None:
-    """Remove what there is of a store without a record: nothing of it suits another log."""
+    """Remove the files of a store without records, since none of them fits another log."""
     for top in (consume_queue_folder(root), consume_queue_ext_folder(root)):
         for path in _below(files, top):
             files.remove(path)
@@ -234,7 +234,7 @@ def _remove_all(files: FileSystem, root: Path) -> None:
 
 
 def _below(files: FileSystem, folder: Path) -> Generator[Path]:
-    """Yield all files and folders below a folder, in the order in which they can be removed."""
+    """Yield all files and folders below a folder, in an order for their removal."""
     for name in files.folders(folder):
         yield from _below(files, folder / name)
         yield folder / name
@@ -245,9 +245,9 @@ def _below(files: FileSystem, folder: Path) -> Generator[Path]:
 def _scan_tail(
     files: FileSystem, found: Sequence[FoundFile], at: PhysicalOffset, *, flushed: PhysicalOffset
 ) -> Truncation:
-    """Return the part of a log from `at` on. All of it is read, which may take seconds.
+    """Return the tail of a log from `at` on. The whole tail is read, which may take seconds.
 
-    Damaged bytes before `flushed` are passed over; behind it they are the log's end.
+    Damaged bytes before `flushed` are skipped. Damaged bytes behind it are the log's end.
     """
     cut = Truncation(at, at, 0, None, None, None, at)
     for one in found:
@@ -282,10 +282,10 @@ def _scan_file(window: LogWindow, cut: Truncation, flushed: PhysicalOffset) -> T
 def _copy_tail(
     files: FileSystem, root: Path, found: Sequence[FoundFile], start: int, end: int
 ) -> Path | None:
-    """Copy the log's bytes from `start` to `end`, durably; of a long tail the first bytes.
+    """Copy the log's bytes from `start` to `end` durably; only the first bytes of a long tail.
 
     Returns:
-        Where they lie; None when there are none, or the disk has no room for them.
+        Path of the copy; None = no bytes, or no space on the disk.
 
     Raises:
         OSError: The disk failed.
@@ -311,7 +311,7 @@ def _copy_tail(
 
 
 def _remove_old_copies(files: FileSystem, folder: Path) -> None:
-    """Remove the oldest copies, and the file of an interrupted one."""
+    """Remove the oldest copies and the files of interrupted copies."""
     names = files.files(folder)
     kept = sorted(name for name in names if cut_range(name) is not None)
     stale = kept[: max(len(kept) - KEPT_FILES_MAX + 1, 0)]

@@ -1,1 +1,1 @@
-"""The background verification: records, units and index entries are compared while all goes on."""
+"""Background verification of records, units and index entries in an open store."""

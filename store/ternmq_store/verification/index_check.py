@@ -1,8 +1,8 @@
-"""Comparison and repair in place of index files, by verified records and by their chains.
+"""Comparison of index files with verified records, and repair in place.
 
-Entries lie in the order of the log, so those of a piece of it follow each other. Damaged entries
-are written anew only between two right ones that are as far apart as their keys, and only if none
-of them tells of a good record. For any thread: what an index file holds does not change any more.
+Entries lie in the order of the log, so those of a piece of the log are contiguous. Damaged entries
+are repaired only between two valid ones whose distance is that of their keys, and only if none of
+them leads to a valid record. Any thread may run this, since existing entries do not change.
 """
 
 from collections.abc import Sequence
@@ -32,37 +32,37 @@ from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.unit_search import record_at
 
 _AROUND: Final = 64
-"""Distance between the estimated and the real place of a piece's first entry, at most."""
+"""Most entries between the estimated and the real position of a piece's first entry."""
 
 _PROBED: Final = 3
-"""Entries of which the middle one counts when the place is halved: one may be damaged."""
+"""Entries of a probe in the bisection. The median counts, since one may be damaged."""
 
 _OPEN_MAX: Final = 4_096
-"""Limit of keys that wait for a right entry behind theirs."""
+"""Most keys that wait for a valid entry behind theirs."""
 
 WALK_ENTRIES: Final = 1 << 14
 _SLOTS_AT_ONCE: Final = 1 << 16
 
 
 class OpenKeys(NamedTuple):
-    """The last keys whose entries were compared, from the last right one on."""
+    """Last compared keys, from the one with the last valid entry on."""
 
     path: Path
-    """Path of the file with the first one's entry."""
+    """Path of the file with the first key's entry."""
 
     number: int
-    """Number of that entry."""
+    """Number of the first key's entry."""
 
     hashes: Hashes
     places: Ints
-    """Log offsets of their records."""
+    """Log offsets of the keys' records."""
 
     times: Ints
-    """Store times of these records."""
+    """Store times of the keys' records."""
 
 
 class _EntryGroup(NamedTuple):
-    """Entries of one file, row by row as their keys."""
+    """Entries of one file, in the order of their keys."""
 
     info: IndexInfo
     first: int
@@ -72,23 +72,23 @@ class _EntryGroup(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class IndexCheck:
-    """The entries of some records' keys. Made and finished by `Verification`."""
+    """Comparison of the entries of some records' keys. Made and finished by `Verification`."""
 
     source: LogSource
     batch: RecordBatch
-    """Good records that follow each other in the log."""
+    """Valid, contiguous records of the log."""
 
     infos: Sequence[IndexInfo]
-    """All files, oldest first, after the records were indexed."""
+    """All index files, oldest first, after the records were indexed."""
 
     open: OpenKeys | None
-    """Keys of the records before these, and after `run` for those behind; None = the place of these
-    is not known."""
+    """Open keys of the records before these; after `run`, those for the records behind. None = the
+    position of the entries is unknown."""
 
     mended: int = 0
 
     def run(self) -> None:
-        """Compare, and write damaged entries anew.
+        """Compare the entries and repair damaged ones.
 
         Raises:
             OSError: The disk failed.
@@ -111,7 +111,7 @@ class IndexCheck:
                 )
 
     def _find(self, place: int, wanted: int) -> OpenKeys | None:
-        """Return where the first key of the record at `place` has its entry."""
+        """Return the open keys with the entry of the first key of the record at `place`."""
         info = next((each for each in self.infos if each.header.end_offset >= place), None)
         if info is None or not info.has_entries:
             return None
@@ -133,7 +133,7 @@ class IndexCheck:
         return OpenKeys(info.path, first + int(found[0]), none.astype(np.int32), none, none)
 
     def _compare(self, keys: OpenKeys) -> OpenKeys | None:
-        """Compare the entries of keys; return those that are still open."""
+        """Compare the entries of keys. Return the keys that are still open."""
         parts = self._parts(keys)
         there = np.concatenate([part.there for part in parts])
         right = np.concatenate([part.right for part in parts])
@@ -164,7 +164,7 @@ class IndexCheck:
         return None
 
     def _parts(self, keys: OpenKeys) -> Sequence[_EntryGroup]:
-        """Return what the entries of keys are and must be; fewer when there are not so many."""
+        """Return the present and the expected entries of keys, as far as entries exist."""
         parts, row = list[_EntryGroup](), 0
         for info in self.infos:
             if info.path.name < keys.path.name or row == len(keys.hashes):
@@ -184,7 +184,7 @@ class IndexCheck:
         return parts
 
     def _has_others(self, there: Entries, right: Entries) -> bool:
-        """Return whether an entry tells of a good record, but not of the key that belongs there."""
+        """Return whether an entry leads to a valid record of another key."""
         is_other = (there["offset"] != right["offset"]) | (there["hash"] != right["hash"])
         return any(has_record(self.source, entry) for entry in there[is_other])
 
@@ -203,7 +203,7 @@ class IndexCheck:
 
 
 def has_record(source: LogSource, entry: Entries) -> bool:
-    """Return whether an entry tells of a key of a good record.
+    """Return whether an entry leads to a valid record with its key.
 
     Raises:
         OSError: The disk failed.
@@ -214,16 +214,16 @@ def has_record(source: LogSource, entry: Entries) -> bool:
 
 @dataclass(slots=True)
 class IndexWalk:
-    """Chains of one file, a part of them a run. Made and finished by `Verification`.
+    """Check of the chains of one file, in steps. Made and finished by `Verification`.
 
-    They follow from the hashes alone. A link is written only between entries that both tell of good
-    records: the hash of another may be what is damaged, and then its links are right.
+    The hashes decide the chains. A link is repaired only between two entries that lead to valid
+    records: another entry may have a damaged hash and valid links.
     """
 
     source: LogSource
     info: IndexInfo
     slots: NDArray[np.int32]
-    """Right values of the slots after the entries that were looked at."""
+    """Expected values of the slots after the checked entries."""
 
     number: int = 1
     mended: int = 0
@@ -231,7 +231,7 @@ class IndexWalk:
     checked_bytes: int = 0
 
     def run(self) -> None:
-        """Look at some more entries, and write links that are damaged anew.
+        """Check some more entries and repair damaged links.
 
         Raises:
             OSError: The disk failed.
@@ -270,7 +270,7 @@ class IndexWalk:
         self.checked_bytes = entries.nbytes
 
     def _may_link(self, file: File, number: int) -> bool:
-        """Return whether a link may be written that leads to an entry; 0 = to none."""
+        """Return whether a link to an entry may be written; 0 = no entry."""
         return not number or has_record(
             self.source, read_entries(file, self.info.sizes, number, 1)[0]
         )

@@ -1,7 +1,7 @@
 """Slow verification of the whole log, and of the units and index entries of its records.
 
-What is derived from the log is mended from it, in place. It goes in pieces, each in two tasks for
-another thread: the log first, then what tells of it.
+Damaged units and entries are repaired in place from the log. The verification has pieces, each with
+two tasks for another thread: one for the log, one for units and entries.
 """
 
 import logging
@@ -31,33 +31,33 @@ from ternmq_store.verification.index_check import IndexCheck, IndexWalk, OpenKey
 logger = logging.getLogger(__name__)
 
 PIECE_BYTES: Final = 256 << 10
-"""Bytes of the log verified in one go: 1 to 3 ms of a thread."""
+"""Bytes of the log in a piece: 1 to 3 ms of a thread."""
 
 ROUND_PAUSE_MS: Final = 24 * 3_600_000
-"""Time from the end of a round to the beginning of the next."""
+"""Time from the end of a round to the begin of the next, ms."""
 
 
 @dataclass(slots=True, kw_only=True)
 class VerifiedChunk:
-    """A chunk of one file of the log. Made and finished by `Verification`."""
+    """Chunk of one file of the log. Made and finished by `Verification`."""
 
     source: LogSource
     start: PhysicalOffset
     until: PhysicalOffset
-    """Offset behind the last byte that may be read, in the same file: a record ends there."""
+    """End of the readable range in the same file, at the end of a record."""
 
     bytes_max: int
     held: Sequence[MappedFile] = ()
-    """Files that stay until the piece is finished; not touched here."""
+    """Files that are held until the chunk is finished. The task does not use them."""
 
     end: PhysicalOffset = field(default=PhysicalOffset(0), init=False)
-    """Start of the next chunk."""
+    """Begin of the next chunk."""
 
     batch: RecordBatch | None = None
-    """The good records of the piece."""
+    """Valid records of the chunk."""
 
     bad: DamagedRange | None = None
-    """Damage, if there is any: the chunk ends behind it."""
+    """Damage of the chunk, which ends behind it; None = none."""
 
     @property
     def checked_bytes(self) -> int:
@@ -66,7 +66,7 @@ class VerifiedChunk:
         return self.end - self.start if is_checked else 0
 
     def run(self) -> None:
-        """Read and check.
+        """Read and check the records.
 
         Raises:
             OSError: The disk failed.
@@ -87,7 +87,7 @@ class QueueCheck(NamedTuple):
     """Records of one queue."""
 
     queue: ConsumeQueue
-    """Queue of the records; not touched here."""
+    """Queue of the records. The task does not use it."""
 
     units: QueueSource
     rows: Ints
@@ -96,20 +96,20 @@ class QueueCheck(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class UnitsCheck:
-    """The units of some records. Made and finished by `Verification`."""
+    """Comparison of the units of some records. Made and finished by `Verification`."""
 
     source: LogSource
     batch: RecordBatch
     queues: Sequence[QueueCheck]
     index: IndexCheck | None
-    """Comparison of the index with the same records."""
+    """Comparison of the index with these records; None = no index."""
 
     repairs: list[tuple[ConsumeQueue, list[UnitRepair]]] = field(
         default_factory=list[tuple[ConsumeQueue, list[UnitRepair]]]
     )
 
     def run(self) -> None:
-        """Compare.
+        """Compare the units.
 
         Raises:
             OSError: The disk failed.
@@ -131,12 +131,12 @@ class Verification:
     Owned by `MessageStore`, on the store's thread.
 
     Attributes:
-        offset: Up to here this round came.
-        rounds: How many have ended since the store was opened.
-        ended_at_ms: When the last one did, on the wall clock; 0 = none has.
-        units_mended: Units that were found damaged, and were mended, since the store was opened.
-        entries_mended: Entries of the index that were mended since then.
-        records_damaged: Ranges of the log that were found damaged since then.
+        offset: Progress of the present round: end of the verified log.
+        rounds: Number of complete rounds since the opening.
+        ended_at_ms: End of the last round, Unix ms; 0 = none.
+        units_mended: Number of repaired units since the opening.
+        entries_mended: Number of repaired index entries since the opening.
+        records_damaged: Number of damaged ranges found in the log since the opening.
     """
 
     def __init__(self, opened: OpenedFiles, reads: StoreReads, clock: Clock) -> None:
@@ -159,12 +159,12 @@ class Verification:
         self.entries_mended = 0
 
     def chunk_due(self, bytes_max: int) -> VerifiedChunk | IndexWalk | None:
-        """Return what to check next, if it is time; `chunk_done` must follow.
+        """Return the next task if it is due, for `chunk_done`.
 
-        First comes the log, piece by piece, then the chains of each index file.
+        A round covers the log, chunk by chunk, and then the chains of each index file.
 
         Args:
-            bytes_max: About its length; a longer record is checked by itself.
+            bytes_max: Approximate length of a chunk, bytes. A longer record is a chunk of its own.
         """
         now_ms = self._clock.monotonic_ms()
         if self.rounds and self.offset == 0:
@@ -184,14 +184,14 @@ class Verification:
         check = self._session.check_at(self.offset)
         until = min(source.end, PhysicalOffset(file.end))
         if check.until is not None:
-            # The border is where a record begins; were it not so, it must not hold anything up.
+            # The border should be the begin of a record. Another border must not stop the round.
             bytes_max = max(min(bytes_max, check.until - self.offset), 1)
         return VerifiedChunk(
             source=source, start=self.offset, until=until, bytes_max=bytes_max, held=(file,)
         )
 
     def _next_walk(self, now_ms: int) -> IndexWalk | None:
-        """Return what looks at index files, when the log has been looked at; end the round then."""
+        """Return the next check of an index file, after the log; end the round after the last."""
         if self._walk is None or self._walk.is_over:
             self._walk = None
             if self._walks is None:
@@ -220,7 +220,7 @@ class Verification:
     def chunk_done(
         self, piece: VerifiedChunk | IndexWalk, error: OSError | None = None
     ) -> UnitsCheck | None:
-        """Record the outcome of a piece; return the comparison of the units with its records."""
+        """Record the result of a task. Return the comparison of units for its records."""
         if isinstance(piece, IndexWalk):
             self._note_entries(piece.mended, str(piece.info.path))
             piece.mended = 0
