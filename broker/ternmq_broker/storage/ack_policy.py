@@ -19,14 +19,14 @@ _SPACE_TIMEOUT_S: Final = 5.0
 async def append_with_space(
     append: Callable[[], T], space_made: Callable[[], Awaitable[bool]]
 ) -> T:
-    """Return what `append` does, waiting for space in the log if it is just being made.
+    """Return the result of `append`, after a wait for space in the log if that is being made.
 
     Args:
-        append: Raises BrokerBusy when there is none, and has done nothing then.
-        space_made: Waits for what that append lacked; tells whether to try again.
+        append: Appends, or raises BrokerBusy without space and without an effect.
+        space_made: Waits for the missing space; returns whether to try again.
 
     Raises:
-        TernError: As `append`; BrokerBusy when no space was made in time.
+        TernError: An error of `append`; BrokerBusy when no space was made in time.
     """
     try:
         return append()
@@ -45,17 +45,20 @@ class PendingAck(NamedTuple):
     end: PhysicalOffset
     confirmed: Confirmed
     saved: asyncio.Future[None] | None
-    """Done when its topic, a new one, is on disk."""
+    """Done when the new topic of the append is on disk; None = no new topic."""
 
     deadlines: Sequence[tuple[float | None, ResponseCode]]
-    """Loop times, ascending, at which who waits for this is told so; None = never."""
+    """Loop times, ascending, at which the wait ends with this code; None = never."""
 
 
 REMARKS: Final = {
-    ResponseCode.FLUSH_DISK_TIMEOUT: "stored, but it or its topic is not on disk in time; that"
-    " goes on",
-    ResponseCode.FLUSH_SLAVE_TIMEOUT: "stored here, but not by enough slaves in time; that goes on",
-    ResponseCode.SLAVE_NOT_AVAILABLE: "stored here, but too few slaves have it",
+    ResponseCode.FLUSH_DISK_TIMEOUT: (
+        "stored, but the message or its topic is not on disk in time; the flush goes on"
+    ),
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: (
+        "stored here, but not by enough slaves in time; replication goes on"
+    ),
+    ResponseCode.SLAVE_NOT_AVAILABLE: "stored here, but too few slaves have the message",
 }
 """Remarks about messages that are stored with another outcome than success."""
 
@@ -66,23 +69,23 @@ class AckPolicy:
 
     confirmations: Confirmations
     topics_saved: Callable[[], asyncio.Future[None] | None]
-    """Returns the future of a topic that was just created; None = there is none."""
+    """Returns the future of the save of new topics; None = all topics are saved."""
 
     sync_flush_timeout_ms: int
     slave_timeout_ms: int | None = None
-    """Longest wait for slaves; None = for none."""
+    """Longest wait for slaves; None = the policy does not wait for slaves."""
 
     refuses_without_replicas: bool = False
-    """Senders are refused while too few slaves would get what they send."""
+    """True to refuse sends while too few slaves follow."""
 
     def check(self, *, is_sender: bool = False) -> None:
-        """Refuse to store anything while this broker may not.
+        """Refuse an append that this broker may not store.
 
         Args:
-            is_sender: It is a producer's message, not one that the broker writes by itself.
+            is_sender: True for messages of producers, False for those of the broker itself.
 
         Raises:
-            RefusedError: There is another master, or too few slaves follow.
+            RefusedError: Another process is the master, or too few slaves follow.
         """
         refused = self.confirmations.refusal(
             needs_replicas=is_sender and self.refuses_without_replicas
@@ -91,10 +94,10 @@ class AckPolicy:
             raise refused
 
     def begin(self, end: PhysicalOffset) -> PendingAck | None:
-        """Return what to wait for before records that end at `end` are acknowledged.
+        """Return the pending acknowledgement of an append; None when it is safe already.
 
-        Returns:
-            None when all is safe already.
+        Args:
+            end: Log offset behind the append.
         """
         saved = self.topics_saved()
         if saved is None and self.confirmations.is_safe(end):
@@ -109,18 +112,15 @@ class AckPolicy:
         return PendingAck(end, self.confirmations.wait(end), saved, deadlines)
 
     async def outcome(self, pending: PendingAck) -> ResponseCode | None:
-        """Wait, and return what to say of the message; None = that it is safe.
-
-        Returns:
-            Else one of the codes that say how a message is stored.
+        """Wait, and return the outcome of an append: None = safe, else a code of `REMARKS`.
 
         Raises:
-            StoreError: The disk failed: whether it is stored is not known.
-            RefusedError: There is another master: likewise.
+            StoreError: The disk failed, and the append may be lost.
+            RefusedError: Another process is the master, and the append may be lost.
         """
         confirmed, saved = pending.confirmed, pending.saved
         late = ResponseCode.FLUSH_DISK_TIMEOUT
-        for deadline_s, told in pending.deadlines:
+        for deadline_s, cause in pending.deadlines:
             try:
                 async with asyncio.timeout_at(deadline_s):
                     if saved is not None:
@@ -130,25 +130,26 @@ class AckPolicy:
                 return code
             except TimeoutError:
                 late = self.confirmations.late(pending.end)
-                if late is told:
+                if late is cause:
                     break
                 # The timeout has cancelled the others.
                 confirmed, saved = self.confirmations.wait(pending.end), self.topics_saved()
         return late
 
     async def wait(self, end: PhysicalOffset, *, timeout_s: float | None = None) -> None:
-        """Wait until everything below `end` counts as stored, and its topics will be there.
+        """Wait until all records below `end` and their topics are safe.
 
-        That too few slaves have it is no error. Cancelling it is safe: the records stay in the log.
+        Too few slaves are no error. Cancelling is safe: the records stay in the log.
 
         Args:
-            end: Of an append.
-            timeout_s: Longest wait, s; None = the setting for senders, infinity = without end.
+            end: Log offset behind an append.
+            timeout_s: Longest wait, s; None = the setting for senders, infinity = no limit.
 
         Raises:
             RefusedError: FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT: stored, and not confirmed in
-                time. Or SERVICE_NOT_AVAILABLE, there is another master: it is not known.
-            StoreFailed: The disk failed: whether it is stored is not known.
+                time. SERVICE_NOT_AVAILABLE: another process is the master, and the append may be
+                lost.
+            StoreFailed: The disk failed, and the append may be lost.
         """
         pending = self.begin(end)
         if pending is None:
@@ -156,8 +157,8 @@ class AckPolicy:
         if timeout_s is not None:
             until_s = asyncio.get_running_loop().time() + timeout_s
             is_endless = timeout_s == float("inf")
-            told = ResponseCode.FLUSH_DISK_TIMEOUT
-            pending = pending._replace(deadlines=[(None if is_endless else until_s, told)])
+            late = ResponseCode.FLUSH_DISK_TIMEOUT
+            pending = pending._replace(deadlines=[(None if is_endless else until_s, late)])
         try:
             code = await self.outcome(pending)
         except TernError as error:
@@ -167,9 +168,9 @@ class AckPolicy:
 
 
 def in_doubt(error: TernError) -> TernError:
-    """Return what to say when what lies in the log was never confirmed, because of `error`.
+    """Return the error for an append that lies in the log and was not confirmed due to `error`.
 
-    It may or may not be stored, and the broker will not find out.
+    The append may be lost, and the broker cannot find out.
     """
     if isinstance(error, RefusedError):
         remark = f"appended, and whether it is stored is not known: {error.remark}"

@@ -11,8 +11,8 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 
 Confirmed = asyncio.Future[ResponseCode | None]
-"""Done when the log counts as stored up to some place. Its result is None, or SLAVE_NOT_AVAILABLE
-when too few slaves have it."""
+"""Future of the confirm offset of a waiter. The result is None, or SLAVE_NOT_AVAILABLE when too few
+slaves have the records."""
 
 _NOWHERE: Final = PhysicalOffset(-1)
 _EVERYWHERE: Final = PhysicalOffset((1 << 63) - 1)
@@ -21,11 +21,14 @@ _EVERYWHERE: Final = PhysicalOffset((1 << 63) - 1)
 class Confirmations:
     """Waiters for the confirm offset. Owned by the broker's loop.
 
-    Futures, not a task per waiter: one sync of the disk releases all it covers in one go.
+    Waiters are futures, not tasks: one sync of the disk releases all waiters below its end at once.
 
     Args:
-        store_failure: Returns the error that made the store read-only. It is asked before every
+        store_failure: Returns the error that made the store read-only. Checked before every
             acknowledgement, because a thread may meet that error at any time.
+
+    Attributes:
+        are_replicas_enough: True while enough slaves follow; set by the owner of the slaves.
     """
 
     def __init__(self, store_failure: Callable[[], OSError | None] = lambda: None) -> None:
@@ -38,22 +41,21 @@ class Confirmations:
         self._failure: TernError | None = None
         self._fence: str | None = None
         self.are_replicas_enough = True
-        """Enough slaves follow for records that are sent now; set by the one that watches them."""
 
     def reached(self, offset: PhysicalOffset) -> bool:
         """Return whether all bytes below `offset` are confirmed."""
-        self.look()
+        self.check_store()
         return offset <= self._confirmed
 
     def is_safe(self, offset: PhysicalOffset) -> bool:
-        """Tell whether it does, and as many slaves have it as should."""
+        """Return whether all bytes below `offset` are confirmed, and enough slaves have them."""
         return self.reached(offset) and offset <= self._replicated
 
     def wait(self, offset: PhysicalOffset) -> Confirmed:
-        """Return a future that is done when everything below `offset` counts as stored.
+        """Return a future that is done when all bytes below `offset` are confirmed.
 
-        It raises StoreFailed when the disk fails before that, and RefusedError when this broker
-        ceases to be the master. Cancelling it is safe.
+        The future raises StoreFailed when the disk fails before that, and RefusedError when another
+        process becomes the master. Cancelling is safe.
         """
         future: Confirmed = asyncio.get_running_loop().create_future()
         if self.reached(offset):
@@ -65,23 +67,23 @@ class Confirmations:
         return future
 
     def late(self, offset: PhysicalOffset) -> ResponseCode:
-        """Return what a send that ends at `offset` waits for: the disk, or the slaves."""
+        """Return the code for a late send that ends at `offset`: late disk, or late slaves."""
         if self._confirmed < offset <= self._local:
             return ResponseCode.FLUSH_SLAVE_TIMEOUT
         return ResponseCode.FLUSH_DISK_TIMEOUT
 
     def replicated(self, to: PhysicalOffset, *, local: PhysicalOffset) -> None:
-        """Record the progress of slaves; it counts for waiters released from now on.
+        """Record the progress of slaves, for waiters that are released from now on.
 
         Args:
-            to: As many slaves as should have everything before it.
-            local: Everything before it is safe here.
+            to: Log offset up to which enough slaves have all bytes.
+            local: Log offset up to which all bytes are safe here.
         """
         self._replicated, self._local = to, local
 
     def advance(self, confirmed: PhysicalOffset) -> None:
-        """Release whoever waits for `confirmed` or less."""
-        self.look()
+        """Release the waiters at or below `confirmed`."""
+        self.check_store()
         if self._failure is not None:
             return
         self._confirmed = max(self._confirmed, confirmed)
@@ -90,25 +92,24 @@ class Confirmations:
             if not future.done():
                 future.set_result(self._outcome(offset))
 
-    def look(self) -> None:
-        """Acknowledge nothing any more if the store has failed.
+    def check_store(self) -> None:
+        """Fail all present and future waiters if the store has failed.
 
-        Whoever waits, now and from now on, hears that; so do senders whose records were confirmed
-        and whose answer is still to be given.
+        Senders with confirmed records and without an answer fail, too.
         """
         if self._failure is None and (error := self._store_failure()) is not None:
             self._fail(StoreFailed(f"the store failed: {error}"))
 
     def check(self) -> None:
-        """Raise StoreFailed or RefusedError once nothing is acknowledged any more."""
-        self.look()
+        """Raise StoreFailed or RefusedError once acknowledgements have ended."""
+        self.check_store()
         if self._failure is not None:
             raise self._failure
 
     def fence(self, reason: str) -> None:
-        """Acknowledge nothing any more, whatever is safe here: there is another master.
+        """End acknowledgements, because another process is the master. Safe to repeat.
 
-        Whoever waits, now and from now on, hears that it may have happened. Safe to repeat.
+        Present and future waiters get an error with `may_have_happened`.
         """
         if self._fence is None:
             self._fence = reason
@@ -116,15 +117,15 @@ class Confirmations:
             self._fail(refusal(code, reason, may_have_happened=True))
 
     def refusal(self, *, needs_replicas: bool) -> RefusedError | None:
-        """Return why nothing may be stored now; None when it may be.
+        """Return the refusal of appends; None when they are allowed.
 
         Args:
-            needs_replicas: Nothing is to be stored while too few slaves would get it.
+            needs_replicas: True to refuse while too few slaves follow.
         """
         if self._fence is not None:
             return refusal(ResponseCode.SERVICE_NOT_AVAILABLE, self._fence)
         if needs_replicas and not self.are_replicas_enough:
-            remark = "too few slaves follow: nothing is stored until they are back"
+            remark = "too few slaves follow: sends are refused until they are back"
             return refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
         return None
 

@@ -1,4 +1,4 @@
-"""Appends of internal records: those that the broker writes on a client's behalf."""
+"""Appends of internal records, which the broker writes on behalf of a client."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -14,25 +14,24 @@ from ternmq_store.message_store import AppendResult
 
 
 class InternalLog(Protocol):
-    """The store, as far as internal appends need it."""
+    """The part of the store that internal appends need."""
 
     def append(
         self, batch: RecordBatch, *, born_host: bytes | None, store_host: bytes
     ) -> AppendResult:
-        """Store a checked batch, all of it or nothing. `born_host` None = what its headers say."""
+        """Store a checked batch as a whole or not at all. `born_host` None = those of records."""
         ...
 
 
 class InternalWriter:
-    """Appends records with the time and place of birth that each has. Owned by the broker's loop.
+    """Appends records with their own born times and hosts. Owned by the broker's loop.
 
-    It asks nothing of topics and adds nothing to properties: who writes knows where to. What is
-    written is not rerouted either, so a record that is delivered with the property DELAY is not
-    delayed again.
+    Topics are not checked, and properties stay as they are. Records are not rerouted either, so a
+    delivered record with the property DELAY is not delayed again.
 
     Args:
         log: The store.
-        on_appended: Called after every append: flushing and dispatching have something to do.
+        on_appended: Called after every append, to wake flush and dispatch.
         ack_policy: Decides when an append counts.
 
     Attributes:
@@ -60,21 +59,21 @@ class InternalWriter:
         self.is_checksummed = is_checksummed
 
     def append(self, records: Sequence[InternalRecord]) -> AppendResult:
-        """Store records in their order; they count once the confirm offset is at `end`.
+        """Store records in their order; they are safe once the confirm offset is at `end`.
 
-        All or none, as long as their born hosts have one length: those of IPv4 and IPv6 mixed are
-        several appends, and the error of a later one says `may_have_happened`.
+        Records with born hosts of one length are stored as a whole or not at all. Mixed hosts of
+        IPv4 and IPv6 need several appends: the error of a later append has `may_have_happened`.
 
         Args:
             records: At least one.
 
         Raises:
-            IllegalMessage: One of them can be no record; nothing is stored.
-            IllegalName: Likewise.
+            IllegalMessage: A record is illegal; nothing is stored.
+            IllegalName: A topic is illegal; nothing is stored.
             BrokerBusy: No space at this moment; try again, or use `put`.
             RefusedError: The broker does not listen yet, or is no longer the master, or a record is
                 longer than a file.
-            StoreError: The store takes nothing.
+            StoreError: The store is read-only.
         """
         appended: list[AppendResult] = []
         for batch in self._batches(records):
@@ -86,14 +85,14 @@ class InternalWriter:
         return _joined(appended)
 
     def append_batch(self, batch: RecordBatch) -> AppendResult:
-        """Store records that are encoded already, all or none, as `append` does.
+        """Store encoded records as a whole or not at all.
 
         Args:
-            batch: Its store hosts have the length of `store_host`, and it has checksums as
-                `is_checksummed` says.
+            batch: Records with store hosts of the length of `store_host`, and with checksums if
+                `is_checksummed`.
 
         Raises:
-            TernError: As `append`; nothing is stored.
+            TernError: An error of `append`; nothing is stored.
         """
         self._ack_policy.check()
         done = self._log.append(batch, born_host=None, store_host=self.store_host())
@@ -103,20 +102,20 @@ class InternalWriter:
     async def put(
         self, records: Sequence[InternalRecord], *, timeout_s: float | None = None
     ) -> AppendResult:
-        """Store records and wait until they count: space is waited for up to 5 s.
+        """Store records, waiting up to 5 s for space, and wait until they are safe.
 
-        Cancelling it is safe; what is appended by then stays.
+        Cancelling is safe; appended records stay.
 
         Args:
             records: At least one.
-            timeout_s: How long to wait for the disk: None = as a sender does, infinity = until it
-                is known.
+            timeout_s: Longest wait for the disk, s; None = the setting for senders, infinity = no
+                limit.
 
         Raises:
-            RefusedError: As `append`; FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT `may_have_happened`:
-                the log has it.
-            StoreError: The store takes nothing; or with `may_have_happened`, it failed afterwards.
-            UsageError: As `append`.
+            RefusedError: An error of `append`; FLUSH_DISK_TIMEOUT and FLUSH_SLAVE_TIMEOUT with
+                `may_have_happened`: the log has the records.
+            StoreError: The store is read-only; with `may_have_happened` it failed afterwards.
+            UsageError: An error of `append`.
         """
         parts: list[AppendResult] = []
         for batch in self._batches(records):

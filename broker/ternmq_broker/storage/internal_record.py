@@ -1,7 +1,7 @@
-"""Internal records: those that the broker writes on a client's behalf. Pure.
+"""Internal records, which the broker writes on behalf of a client. Pure.
 
-Delays, retries, dead letters and transactions are records written anew: under another topic, with
-other properties, but with the time and place of their birth.
+Delays, retries, dead letters and transactions are copies of records under another topic, with other
+properties, and with the original born time and host.
 
 Source: RocketMQ `MessageExtBrokerInner`.
 """
@@ -35,7 +35,7 @@ _WAITING_BYTES: Final = 512
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InternalRecord:
-    """A record to be stored, but for fields that only the log knows. Immutable; use `replace`."""
+    """A record to be stored, without the fields that the log assigns. Immutable; use `replace`."""
 
     topic: str
     queue_id: int
@@ -112,7 +112,7 @@ def encode_internal(
         record: Record to encode.
         store_host: Store host of the record, 8 or 20 bytes.
         is_checksummed: True to reserve space for a checksum.
-        spare_bytes: Bytes that its properties must be able to gain when it is stored again.
+        spare_bytes: Bytes that the properties must be able to gain in a later copy.
 
     Raises:
         IllegalMessage: A length exceeds its limit, or the queue id is negative.
@@ -183,7 +183,7 @@ def encoded_batch(
     Args:
         pairs: At least one record and its bytes; their born hosts have one length.
         store_host_bytes: Length of their store host.
-        is_checksummed: Whether the bytes contain reserved checksums.
+        is_checksummed: True when the bytes contain reserved checksums.
     """
     kind = header_type(host_flags(len(pairs[0][0].born_host), store_host_bytes))
     topics: dict[str, int] = {}

@@ -1,7 +1,7 @@
 """Jobs of the store on the broker's loop: syncs, dispatch, files made ahead.
 
-The store decides what is due and hands out tasks made of plain values; they run in the blocking
-pool, and their outcome goes back to the store on the loop.
+The store decides which tasks are due. Tasks are plain values that run in the blocking pool; the
+store receives their outcome on the loop.
 """
 
 import asyncio
@@ -30,21 +30,21 @@ _FILES_PAUSE_S: Final = 1.0
 _STATISTICS_PAUSE_S: Final = 1.0
 _SPACE_PAUSE_S: Final = 1.0
 _PRESENCE_PAUSE_S: Final = 0.5
-"""Noticed within a second, whatever else the thread has to do."""
+"""Missing files are noticed within a second, even under load."""
 _PROBE_PAUSE_S: Final = 0.05
 """Pause between two probes of the disk while messages come in under an asynchronous flush. A probe
 every 50 ms changed neither the messages per second nor the times of 64 senders measurably."""
 
 _FILES_EVERY_SHIFT: Final = 24
-"""Look whether the next file is to be made every 16 MiB, besides."""
+"""The job of files is also woken every 16 MiB of the log."""
 
 _EVER_MS: Final = 1 << 62
 _DISPATCH_MESSAGES_MAX: Final = 8192
 _COPY_MESSAGES_MAX: Final = 1024
-"""Limit for a log that is copied: each record has to be parsed, which takes about 5 µs."""
+"""Limit for a copied log, in which each record must be parsed, which takes about 5 µs."""
 
 _REST_FACTOR: Final = 7
-"""A dispatch that gives way has one eighth of the time."""
+"""Pause after a dispatch of a copied log, in times of its duration."""
 
 
 class StoreLoop:
@@ -53,17 +53,17 @@ class StoreLoop:
     Args:
         store: An open store.
         confirmations: Waiters for the confirm offset.
-        clock: For what is due.
+        clock: Monotonic clock of the jobs.
         blocking: Pool in which tasks run.
         on_arrivals: Called with the queues that have new messages.
-        on_moved: Called when there may be more log, or more of it safe, and before the confirm
-            offset is looked at; None = nobody cares.
-        on_short: Called when the disk has become short of space for the log's next file.
+        on_moved: Called when the log or its safe part may have grown, before the confirm offset is
+            read; None = not called.
+        on_short: Called when the disk has become short of space for the next file of the log.
 
     Attributes:
-        on_safe: Called whenever more of the log is safe here, confirmed or not.
-        is_copying: Returns whether a slave is far behind its master's log, for which
-            dispatch gives way and files are not filled ahead; None on a master.
+        on_safe: Called when the safe part of the log has grown, confirmed or not.
+        is_copying: Returns whether this slave is far behind the log of its master. Then dispatch
+            pauses and files are not filled ahead. None on a master.
     """
 
     def __init__(
@@ -107,12 +107,12 @@ class StoreLoop:
             self._dispatching,
             Job(name="store-checkpoint", interval_s=_CHECKPOINT_PAUSE_S, step=self.checkpoint),
             self._making,
-            Job(name="store-presence", interval_s=_PRESENCE_PAUSE_S, step=self.look_for_files),
+            Job(name="store-presence", interval_s=_PRESENCE_PAUSE_S, step=self.check_files),
             Job(name="store-statistics", interval_s=_STATISTICS_PAUSE_S, step=self.sample),
         )
 
     def appended(self) -> None:
-        """Confirm an append that is safe at once; wake the job that makes another one safe."""
+        """Confirm a safe append, or wake the job that makes the append safe."""
         store = self._store
         self._note_confirmed()
         if store.safe_offset < store.max_physical:
@@ -139,7 +139,7 @@ class StoreLoop:
             self._confirmed = confirmed
             self._confirmations.advance(confirmed)
             self._dispatching.wake()
-        self._confirmations.look()
+        self._confirmations.check_store()
 
     async def flush(self) -> bool:
         """Sync the log if a sync is due: one step of a job. All waiters share one sync."""
@@ -151,22 +151,22 @@ class StoreLoop:
         return True
 
     async def probe(self) -> bool:
-        """Find out whether the disk still takes writes, while senders do not wait for it.
+        """Write a probe to the disk while senders do not wait for it: one step of a job.
 
-        One step of a job, which is woken by appends.
+        Appends wake the job.
         """
         probes = self._store.probes
         task = None if probes is None or self._store.failure is not None else probes.take()
         if task is not None:
-            await self._run(task.run, lambda _: None)  # the store has kept what failed
-            self._confirmations.look()
+            await self._run(task.run, lambda _: None)  # the store records its failure
+            self._confirmations.check_store()
             await asyncio.sleep(_PROBE_PAUSE_S)
         return False
 
     async def flush_to(self, end: PhysicalOffset) -> None:
-        """Sync until everything below `end` is on the disk, or the disk fails.
+        """Sync until all bytes below `end` are on the disk, or the disk fails.
 
-        Only when the jobs of the store have ended.
+        Called after the jobs of the store have ended.
         """
         while self._store.flushed_offset < end and self._store.failure is None:
             await self.commit()
@@ -190,7 +190,7 @@ class StoreLoop:
         return True
 
     async def checkpoint(self) -> bool:
-        """Bring consume queues and checkpoint to the disk when it is time: one step of a job."""
+        """Sync consume queues and checkpoint when they are due: one step of a job."""
         task = self._store.checkpoint_due(self._clock.monotonic_ms())
         if task is not None:
             await self._run(task.run, partial(self._store.checkpoint_done, task))
@@ -204,7 +204,7 @@ class StoreLoop:
         try:
             done = self._store.dispatch(messages_max=count)
         except OSError as error:
-            self._confirmations.look()
+            self._confirmations.check_store()
             if self._store.failure is None and not self._is_waiting:
                 self._is_waiting = True
                 logger.error("dispatch waits for space on the disk error=%s", error)
@@ -212,7 +212,7 @@ class StoreLoop:
             return True
         if self._is_waiting:
             self._is_waiting = False
-            logger.info("dispatch goes on")
+            logger.info("dispatch resumes")
         if done.arrivals:
             self._on_arrivals(done.arrivals)
         if self._is_copying():
@@ -223,9 +223,9 @@ class StoreLoop:
         return self.is_copying is not None and self.is_copying()
 
     async def make_files(self) -> bool:
-        """Make the log's next file when it is time, or fill the present one ahead of its writer.
+        """Create the next file of the log, or fill the present one ahead of its writer.
 
-        One step of a job; a file that is filled is so to its end, step by step.
+        One step of a job. A file is filled to its end, in several steps.
         """
         task = self._store.file_due(is_copying=self._is_copying())
         if task is not None:
@@ -238,11 +238,7 @@ class StoreLoop:
         return isinstance(task, FillTask)
 
     async def space_made(self) -> bool:
-        """Wait for the space that an append refused as busy lacked.
-
-        Returns:
-            Whether it is worth another attempt.
-        """
+        """Wait for the space that a refused append lacked; return whether to try again."""
         match self._store.commits.busy_reason:
             case BusyReason.FILE:
                 self._making.wake()
@@ -254,12 +250,12 @@ class StoreLoop:
                 return False
         return True
 
-    async def look_for_files(self) -> bool:
-        """Look whether the store's files are still in their folders: one step of a job."""
+    async def check_files(self) -> bool:
+        """Check that the files of the store are still in their folders: one step of a job."""
         if self._store.failure is None:
             task = self._store.missing_files.look()
             await self._run(task.run, lambda _: self._store.missing_files.done(task))
-            self._confirmations.look()
+            self._confirmations.check_store()
         return False
 
     async def sample(self) -> bool:

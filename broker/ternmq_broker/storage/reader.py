@@ -1,4 +1,4 @@
-"""Reads of the store for the broker's loop: what is not in memory is fetched beside it."""
+"""Reads of the store for the broker's loop, in the blocking pool where they need the disk."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ class StoreReader:
     blocking: Blocking
 
     async def read(self, request: ReadRequest) -> ReadResult:
-        """Return messages of a queue. Nothing else runs meanwhile when they are in memory.
+        """Return messages of a queue. A read from memory does not yield to other tasks.
 
-        A read that looks for the record of a damaged unit is taken again until that is over.
-        Cancelling is safe.
+        A read that must repair a damaged unit is repeated until the repair is complete. Cancelling
+        is safe.
 
         Raises:
             RefusedError: The disk failed.
@@ -42,7 +42,7 @@ class StoreReader:
         return plan
 
     async def fetch(self, plan: ColdRead) -> ReadResult:
-        """Run a read that `plan_read` gave. By its end the queue may be another one, or gone.
+        """Run a read that `plan_read` returned. The queue may be deleted or recreated meanwhile.
 
         Raises:
             RefusedError: The disk failed.
@@ -56,11 +56,11 @@ class StoreReader:
         return reads.finish(plan)
 
     async def record(self, offset: PhysicalOffset, *, is_checked: bool = True) -> bytes | None:
-        """Return the record that begins at `offset`, if it is confirmed; None if there is none.
+        """Return the confirmed record that begins at `offset`; None without one.
 
         Args:
-            offset: Where it begins.
-            is_checked: False for who checks all of it himself: it may then be no record at all.
+            offset: Log offset of the record.
+            is_checked: False to skip the checks: then the bytes may be no record at all.
 
         Raises:
             RefusedError: The disk failed.

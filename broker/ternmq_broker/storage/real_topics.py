@@ -16,17 +16,16 @@ logger = logging.getLogger(__name__)
 class RealTopics:
     """Finds the real topics of records. Owned by the broker's loop.
 
-    A slave's log is its master's to the last confirmed byte, but its tables may be a second older.
-    So once it is the master, a topic that a record of an earlier epoch names, that the table
-    lacks and that nobody deleted since is one of that second: it is recreated; otherwise the record
-    would be lost.
+    The log of a slave equals its master's up to the last confirmed byte, but its tables may be a
+    second older. After a promotion, a record of an earlier epoch may name a topic that the table
+    lacks. Unless the topic was deleted since, it is recreated; otherwise the record would be lost.
 
     Args:
         topics: Table in which a topic is recreated.
-        deletions: Tells of each deleted topic before which offset its records count no more.
-        epoch_start: Log offset at which the present master's bytes begin.
-        clock: For the table's version.
-        on_made: Called when a topic was made.
+        deletions: Returns the end of the log at the deletion of each topic.
+        epoch_start: Log offset at which the bytes of the present master begin.
+        clock: Clock for the version of the table.
+        on_made: Called when a topic was recreated.
     """
 
     topics: TopicTable
@@ -39,7 +38,7 @@ class RealTopics:
         """Return whether `find` would find a topic, without recreating one.
 
         Args:
-            topic: As the record names it.
+            topic: Name of the topic in the record.
             stored_at: Log offset of the waiting record.
         """
         if self.topics.get(topic) is not None:
@@ -47,16 +46,16 @@ class RealTopics:
         return self.deletions().get(topic, 0) <= stored_at < self.epoch_start
 
     def find(self, topic: str, queue_id: int, stored_at: PhysicalOffset) -> TopicConfig | None:
-        """Return a topic, made anew if it must be; None when it was deleted.
+        """Return a topic, recreated if the table lacks it; None when it was deleted.
 
         Args:
-            topic: As the record names it.
-            queue_id: The queue that the record names: one made anew has it.
+            topic: Name of the topic in the record.
+            queue_id: Queue of the record, which a recreated topic includes.
             stored_at: Log offset of the waiting record.
 
         Raises:
             IllegalName: The name is no legal topic name.
-            RefusedError: The table has no room.
+            RefusedError: The table is full.
         """
         config = self.topics.get(topic)
         if config is not None or stored_at >= self.epoch_start:
@@ -65,6 +64,8 @@ class RealTopics:
             return None
         made = TopicConfig(topic, queue_id + 1, queue_id + 1)
         self.topics.put(made, now_ms=self.clock.wall_ms())
-        logger.warning("topic found by what waited for it topic=%s queues=%d", topic, queue_id + 1)
+        logger.warning(
+            "topic recreated for a waiting record topic=%s queues=%d", topic, queue_id + 1
+        )
         self.on_made()
         return made

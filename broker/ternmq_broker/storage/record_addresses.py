@@ -10,7 +10,7 @@ from ternmq_model.message_id import host_bytes
 def born_host_bytes(peer: Address) -> bytes:
     """Return BORNHOST for a caller; 127.0.0.1 for one without a numeric address.
 
-    An IPv4 address that a dual-stack socket shows as IPv6 is IPv4 here, and a zone is left out.
+    An IPv4 address that a dual-stack socket shows as IPv6 becomes IPv4, and zones are removed.
     """
     try:
         address = ip_address(peer.host.partition("%")[0])
@@ -22,9 +22,9 @@ def born_host_bytes(peer: Address) -> bytes:
 
 
 def own_host(hostname: str) -> str:
-    """Return an IPv4 address of this machine that others may know it by; blocks.
+    """Return an IPv4 address of this machine for other machines. Blocks.
 
-    127.0.0.1 when its name leads nowhere.
+    A name without an address gives 127.0.0.1.
     """
     try:
         return socket.gethostbyname(hostname)

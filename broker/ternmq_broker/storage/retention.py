@@ -1,7 +1,7 @@
-"""Retention of the store on the broker's loop: keeps its disk from filling up.
+"""Retention of the store, driven by the broker's loop.
 
-The store decides; its tasks run in the blocking pool. How full the disk is is looked up every
-second by a job of its own, so that no deletion holds it up.
+The store selects the files; its tasks run in the blocking pool. A separate job measures the use of
+the disk every second, so that deletions do not delay it.
 """
 
 import asyncio
@@ -29,14 +29,15 @@ class StoreRetention:
 
     Args:
         store: An open store.
-        clock: For ages, which count while it is not in doubt, and for the hour of the day.
+        clock: Clock for ages, which are ignored while it is in doubt, and for the hour of the day.
         blocking: Pool in which tasks run.
-        topics: The broker's topics: some have a retention of their own.
-        is_slave: Store times are of another clock: ages count to the newest of them at most.
+        topics: Topics of the broker, some with their own retention.
+        is_slave: True when another clock gave the store times: then ages count to the newest
+            record at most.
         interval_s: Pause between two passes.
 
     Attributes:
-        cleaning: The job that takes the passes.
+        cleaning: Job of the passes.
     """
 
     def __init__(
@@ -61,13 +62,13 @@ class StoreRetention:
     def jobs(self) -> tuple[Job, ...]:
         """Return the jobs that measure the disk and remove expired files."""
         return (
-            Job(name="store-disk", interval_s=_DISK_PAUSE_S, step=self.look),
+            Job(name="store-disk", interval_s=_DISK_PAUSE_S, step=self.measure),
             self.cleaning,
         )
 
     async def begin(self) -> None:
         """Advance the starts of topics by their own retention, before the first read or write."""
-        await self.look()
+        await self.measure()
         if (now_ms := self._now_ms()) is not None:
             await self._run(self._store.cleaner.end_topics(now_ms))
 
@@ -77,7 +78,7 @@ class StoreRetention:
         now_ms = self._clock.wall_ms()
         return min(now_ms, self._store.last_stored_at_ms) if self._is_slave else now_ms
 
-    async def look(self) -> bool:
+    async def measure(self) -> bool:
         """Measure the use of the disk: one step of a job."""
         task = self._store.cleaner.disk_use()
         await self._blocking.run(task.run)
@@ -104,10 +105,10 @@ class StoreRetention:
         """Delete expired files at any hour; return the number of deleted log files.
 
         Raises:
-            RefusedError: The clock is in doubt, and with it what has expired.
+            RefusedError: The clock is in doubt, so ages are unknown.
         """
         if self._clock.is_doubted:
-            remark = "the clock and the newest record differ: what has expired is not known yet"
+            remark = "the clock and the newest record differ: ages of files are not known yet"
             raise refusal(ResponseCode.SYSTEM_BUSY, remark)
         before = self._store.cleaner.removed_files
         self._store.cleaner.request()

@@ -24,7 +24,7 @@ from ternmq_model.response_code import ResponseCode
 
 NOT_STAGED: Final = -2
 STAGED_OWN: Final = -1
-"""Staged for as long as the broker waits with others."""
+"""Staged for the time in the settings of the broker."""
 
 
 class RoutedBatch(NamedTuple):
@@ -43,21 +43,21 @@ def reroute(batch: RecordBatch, rules: RoutingRules, *, store_host: bytes) -> Ro
     """Return `batch` with its `routed` rows in the form in which they are stored.
 
     Args:
-        batch: Checked.
+        batch: Checked batch.
         rules: Current routing rules of this broker.
-        store_host: For the rewritten records.
+        store_host: Store host of rewritten records.
     """
     if (staged := stage_rows(batch, rules)) is not None:
-        told_s, everyone = staged.immunity_s, np.arange(len(batch), dtype=np.int64)
-        lasts_ms = STAGED_OWN if told_s is None else told_s * 1000
-        return RoutedBatch(staged.batch, everyone, [], np.full_like(everyone, lasts_ms))
+        immunity_s, rows = staged.immunity_s, np.arange(len(batch), dtype=np.int64)
+        lasts_ms = STAGED_OWN if immunity_s is None else immunity_s * 1000
+        return RoutedBatch(staged.batch, rows, [], np.full_like(rows, lasts_ms))
     refused: list[RefusedRecord] = []
     forms: dict[int, tuple[InternalRecord, bytes]] = {}
     for row in batch.routed:
         try:
             form = _form(batch, row, rules)
             if form is not None:
-                # Longer than it came: it may no longer fit. What waits may grow further.
+                # The stored form is longer and may not fit. Waiting records may grow further.
                 encoded = encode_internal(
                     form,
                     store_host=store_host,
@@ -77,8 +77,8 @@ def reroute(batch: RecordBatch, rules: RoutingRules, *, store_host: bytes) -> Ro
     staged_ms = np.full(len(batch), NOT_STAGED, dtype=np.int64)
     for row, (form, _) in forms.items():
         if form.topic == HALF_TOPIC and STAGED_FOR in form.properties:
-            told = form.properties.get(CHECK_IMMUNITY_S)
-            staged_ms[row] = STAGED_OWN if told is None else int(told) * 1000
+            immunity = form.properties.get(CHECK_IMMUNITY_S)
+            staged_ms[row] = STAGED_OWN if immunity is None else int(immunity) * 1000
     if refused:
         return _without(batch, refused, staged_ms)
     return RoutedBatch(batch, np.arange(len(batch), dtype=np.int64), refused, staged_ms)

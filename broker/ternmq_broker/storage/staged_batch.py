@@ -1,7 +1,7 @@
-"""Batches of nothing but staged half messages, rewritten without making an object of each. Pure.
+"""Batches of staged half messages alone, rewritten without an object for each message. Pure.
 
-They come by the ten thousand, and but for their own properties in front all of a batch have the
-same: those end every record. What differs from that is left to `reroute`, which decides alike.
+Such batches have up to ten thousand messages. Their records begin with different properties and end
+with equal ones. `reroute` handles all other batches by the same rules.
 """
 
 from itertools import repeat
@@ -31,7 +31,7 @@ from ternmq_model.record.format import LENGTH_BYTES, PROPERTIES_BYTES_MAX, encod
 from ternmq_model.record.header_arrays import pack_lengths
 
 _ROWS_MIN: Final = 8
-"""Fewer are sooner rewritten one by one."""
+"""Fewer rows are faster rewritten one by one."""
 
 _TAIL: Final = f"\x02{TRANSACTION_PREPARED}\x01true\x02{PRODUCER_GROUP}\x01".encode()
 _KEY: Final = f"{UNIQUE_KEY}\x01".encode()
@@ -46,15 +46,15 @@ class StagedBatch(NamedTuple):
 
     batch: RecordBatch
     immunity_s: int | None
-    """Immunity time of all records; None = the broker's."""
+    """Immunity time of all records; None = the setting of the broker."""
 
 
 def stage_rows(batch: RecordBatch, rules: RoutingRules) -> StagedBatch | None:
-    """Return `batch` in the form in which staged half messages lie; None when it is not that plain.
+    """Return `batch` in the stored form of staged half messages; None when it has other records.
 
     Args:
-        batch: Checked.
-        rules: Of this broker at this moment.
+        batch: Checked batch.
+        rules: Current routing rules of this broker.
     """
     if len(batch) < _ROWS_MIN or len(batch.routed) < len(batch) or rules.no_transactions:
         return None
@@ -68,7 +68,7 @@ def stage_rows(batch: RecordBatch, rules: RoutingRules) -> StagedBatch | None:
     leads = [part.removesuffix(tail) for part in parts]
     joined = b"".join(leads)
     if len(joined) != sum(map(len, parts)) - len(tail) * len(parts):
-        return None  # some of them end otherwise
+        return None  # some parts have another end
     has_one_key = (b"\x02" + joined).count(_KEY_AGAIN) == len(leads)
     if not is_plain(joined) or not has_one_key or not all(map(_begins_with_key, leads)):
         return None
@@ -77,7 +77,7 @@ def stage_rows(batch: RecordBatch, rules: RoutingRules) -> StagedBatch | None:
 
 
 def _common_tail(parts: list[bytes], *, is_checksummed: bool) -> bytes | None:
-    """Return how the first and the last of `parts` end; None when that is for the longer way."""
+    """Return the common end of the first and the last of `parts`; None without one."""
     first, last = parts[0], parts[-1]
     at = first.rfind(_TAIL)
     if at < 0:
@@ -93,10 +93,10 @@ def _begins_with_key(lead: bytes) -> bool:
 
 
 class _TailProperties(NamedTuple):
-    """The values in the properties that all records of a batch share."""
+    """Values of the properties that all records of a batch share."""
 
     immunity_s: int | None
-    """None = as the broker waits."""
+    """None = the setting of the broker."""
 
 
 def _shared_properties(tail: bytes, rules: RoutingRules) -> _TailProperties | None:

@@ -1,7 +1,7 @@
 """Routing of delayed, timed and half messages to the system topics they wait in. Pure.
 
-A delayed record waits in the queue of its level, a timed one in the wheel timer's queue, one of a
-transaction among the halves. Each keeps in its properties where it belongs.
+A delayed record waits in the queue of its level, a timed record in the queue of the wheel timer, a
+half message in the half topic. The properties of each name its real topic and queue.
 
 Source: RocketMQ `HookUtils.handleScheduleMessage`, `TransactionalMessageBridge`.
 """
@@ -46,11 +46,11 @@ from ternmq_model.response_code import ResponseCode
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _SECONDS: Final = re.compile(r"[0-9]{1,10}")
 _TIMES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
-"""The first that a record has decides."""
+"""Properties with a delivery time; the first one of a record counts."""
 
 SPARE_BYTES: Final = {HALF_TOPIC: 128, WHEEL_TOPIC: 32}
-"""By which properties grow while a record waits: of copies of half messages, with who they are
-copies of, since when, and how often producers were asked; and of timed messages that are laid anew.
+"""Bytes that properties may gain while a record waits: copies of half messages name their original,
+its time and the number of checks; rescheduled timed messages name their original.
 """
 
 
@@ -65,23 +65,23 @@ class RoutingRules:
     """The setting."""
 
     timer_is_full: bool = False
-    """As many timed messages wait as may."""
+    """The limit of waiting timed messages is reached."""
 
     retried: Callable[[InternalRecord], InternalRecord] | None = None
-    """Returns what is stored of a record that was sent to a group's retry topic."""
+    """Returns the stored form of a record that was sent to the retry topic of a group."""
 
     no_transactions: RefusedError | None = None
     """The reason why no transaction may begin; None when it may."""
 
 
 def route(record: InternalRecord, rules: RoutingRules) -> InternalRecord:
-    """Return what is to be stored for a record that a client sent; the record itself if that is it.
+    """Return the stored form of a record that a client sent; often the record itself.
 
-    A transaction's record is never delayed, but that a staged one keeps its delay for its commit. A
-    level comes before a time.
+    Half messages are not delayed; a staged one keeps its delay for the commit. A level counts
+    before a time.
 
     Raises:
-        RefusedError: A property cannot be followed; names it.
+        RefusedError: A property is illegal; names the property.
     """
     if rules.retried is not None and record.topic.startswith(RETRY_PREFIX):
         record = rules.retried(record)
@@ -102,10 +102,10 @@ def route(record: InternalRecord, rules: RoutingRules) -> InternalRecord:
 
 
 def waiting(record: InternalRecord, rules: RoutingRules) -> InternalRecord:
-    """Return the form in which a record waits for its time; itself if that is now.
+    """Return the form of a record that waits for its time; the record itself if that is now.
 
     Raises:
-        RefusedError: A property cannot be followed; names it.
+        RefusedError: A property is illegal; names the property.
     """
     level = _number(record.properties, DELAY)
     if level is not None and level > 0:
@@ -115,7 +115,7 @@ def waiting(record: InternalRecord, rules: RoutingRules) -> InternalRecord:
 
 
 def check_staged(record: InternalRecord, rules: RoutingRules) -> None:
-    """Refuse a half message to be staged whose properties say what cannot be.
+    """Refuse a staged half message with illegal properties.
 
     Raises:
         RefusedError: Names the property.
@@ -139,17 +139,17 @@ def check_staged(record: InternalRecord, rules: RoutingRules) -> None:
 
 
 def delayed(record: InternalRecord, level: int) -> InternalRecord:
-    """Return the form in which a record waits for `level`, from 1 on; above 18 it is 18."""
+    """Return the form of a record that waits for `level`: 1 to 18, higher levels count as 18."""
     level = min(level, DELAY_LEVEL_MAX)
     return _elsewhere(record, SCHEDULE_TOPIC, level - 1, {DELAY: str(level)}, without=_TIMES)
 
 
 def timed(record: InternalRecord, due_ms: int) -> InternalRecord:
-    """Return the form in which a record waits for its time, rounded up to a whole tick.
+    """Return the form of a record that waits for a time, rounded up to a whole tick.
 
     Args:
-        record: Its own properties say the time that was asked for.
-        due_ms: Unix milliseconds; never delivered before.
+        record: Record with the requested time in its properties.
+        due_ms: Earliest delivery, Unix milliseconds.
     """
     further = {TIMER_DUE_MS: str(tick_up(due_ms))}
     if (cancelled := record.properties.get(TIMER_CANCEL)) is not None:
@@ -158,7 +158,7 @@ def timed(record: InternalRecord, due_ms: int) -> InternalRecord:
 
 
 def half(record: InternalRecord) -> InternalRecord:
-    """Return the form in which a transaction's record waits for its end.
+    """Return the half message of a record.
 
     Source: RocketMQ `TransactionalMessageBridge.parseHalfMessageInner`.
     """
@@ -184,10 +184,10 @@ def _elsewhere(
 
 
 def _due_ms(record: InternalRecord, rules: RoutingRules) -> int | None:
-    """Return when the record is to be delivered, None for at once.
+    """Return the delivery time of a record, Unix milliseconds; None = at once.
 
     Raises:
-        RefusedError: It cannot wait until then.
+        RefusedError: A timed message is not possible here, or at that time.
     """
     name = next((name for name in _TIMES if name in record.properties), None)
     is_cancel = TIMER_CANCEL in record.properties
@@ -216,16 +216,16 @@ def _due_ms(record: InternalRecord, rules: RoutingRules) -> int | None:
     if rules.timer_is_full:
         raise refusal(
             ResponseCode.FLOW_CONTROL,
-            "as many timed messages wait as may (broker.timer_pending_max)",
+            "the limit of waiting timed messages is reached (broker.timer_pending_max)",
         )
     return at_ms
 
 
 def _number(properties: Mapping[str, str], name: str) -> int | None:
-    """Return a property's value, None when there is none.
+    """Return the number in a property; None without the property.
 
     Raises:
-        RefusedError: It is no number.
+        RefusedError: The value is no number.
     """
     text = properties.get(name)
     if text is None:

@@ -1,7 +1,7 @@
-"""The background verification of a store, driven by the broker's loop, and what it has to tell.
+"""The background verification of a store, driven by the broker's loop.
 
-A mended unit may have hidden its message from groups that read on: these are listed, and nothing is
-delivered again.
+A damaged unit may have hidden its message from groups that read past it. Such messages are listed;
+they are not delivered again.
 """
 
 import logging
@@ -49,12 +49,12 @@ class StoreVerification:
 
     Args:
         store: An open store.
-        offsets: How far groups are.
-        clock: For what is listed.
+        offsets: Committed offsets of groups.
+        clock: Clock for the times in the list.
         blocking: Pool in which tasks run.
 
     Attributes:
-        passed: The newest thousand messages that groups had passed when they were mended.
+        passed: Newest thousand messages that groups had passed when the unit was mended.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class StoreVerification:
         return self._store.reads.config.verify_rate_bytes
 
     def job(self) -> Job:
-        """Return what verifies, piece by piece."""
+        """Return the job of the verification."""
         return Job(name="store-verify", interval_s=lambda: self._pause_s, step=self.step)
 
     async def step(self) -> bool:
-        """Verify one piece, if it is time: one step of a job."""
+        """Verify one chunk, if it is due: one step of a job."""
         verification, rate = self._store.verification, self.bytes_per_s
         piece = verification.chunk_due(min(PIECE_BYTES, rate)) if rate else None
         if piece is None:
@@ -98,7 +98,7 @@ class StoreVerification:
         return False
 
     def mended(self, queue: ConsumeQueue, repair: UnitRepair) -> None:
-        """List a message whose unit was mended, with the groups that had passed it, if any had."""
+        """List the message of a mended unit, if groups had passed it."""
         topic, queue_id = queue.topic, queue.queue_id
         groups = self._offsets.groups_beyond(topic, queue_id, repair.offset)
         if not groups:

@@ -1,17 +1,18 @@
-"""Yields of work for one client: other requests and threads go on before it does."""
+"""Yields during work for one client, so that other requests and threads proceed."""
 
 import asyncio
 from typing import Final
 
 _ROUNDS: Final = 4
-"""A send takes some rounds of the loop; who gives way but once makes it wait for a scan in each."""
+"""Rounds of the loop in a yield. A send takes some rounds; with one round in each yield, it would
+wait for a scan in every round."""
 
 RECORDS_AT_ONCE: Final = 64
-"""Records that are looked at or stored one by one before others are let in: 1 to 3 ms."""
+"""Records that are processed one by one between two yields: 1 to 3 ms."""
 
 _PAUSE_S: Final = 0.001
-"""A thread that has synced a file cannot tell so while Python code keeps running here: in the short
-moments between two rounds it seldom gets the interpreter's lock. A pause lets it have that."""
+"""Pause of a yield to threads. A thread that has synced a file needs the interpreter's lock to
+report it, and seldom gets the lock between two rounds of the loop."""
 
 
 async def yield_to_requests() -> None:

@@ -106,7 +106,7 @@ def test_fence_stops_acknowledgement_from_that_instant() -> None:
         confirmations.fence("another reason")
         confirmations.advance(PhysicalOffset(30))
         failure = OSError("no disk")
-        confirmations.look()
+        confirmations.check_store()
         assert not confirmations.is_safe(PhysicalOffset(5))
         for future in (waiting, confirmations.wait(PhysicalOffset(5))):
             with pytest.raises(RefusedError, match="epoch 2000 is known") as caught:

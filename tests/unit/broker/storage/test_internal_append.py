@@ -170,7 +170,7 @@ def test_endless_put_waits_until_the_disk_fails() -> None:
         await asyncio.sleep(3600)
         assert not task.done()
         world.failure = OSError("gone")
-        world.confirmations.look()
+        world.confirmations.check_store()
         with pytest.raises(StoreFailed) as caught:
             await task
         assert caught.value.may_have_happened
