@@ -78,7 +78,7 @@ _TRANSACTIONS = (
 
 
 @click.command(name="list")
-@click.option("--cluster", default="", help="Only brokers of this cluster.")
+@click.option("--cluster", default="", help="Restrict the list to brokers of this cluster.")
 @cluster_options
 def list_(cluster: str, nameserver: str, output: str) -> None:
     """List the members of every broker name, masters and slaves, and how their stores stand.

@@ -34,8 +34,8 @@ def list_(nameserver: str, output: str) -> None:
 @click.command()
 @click.argument("group")
 @click.option("--max", "maximum", type=click.IntRange(1), default=20, show_default=True)
-@click.option("--handled", is_flag=True, help="Also those that were redriven or dropped.")
-@click.option("--hex", "as_hex", is_flag=True, help="Bodies in hexadecimal, whatever they hold.")
+@click.option("--handled", is_flag=True, help="Include redriven and dropped letters.")
+@click.option("--hex", "as_hex", is_flag=True, help="Print all bodies in hexadecimal.")
 @cluster_options
 def show(
     group: str, maximum: int, handled: bool, as_hex: bool, nameserver: str, output: str
@@ -53,12 +53,14 @@ def show(
 
 @click.command()
 @click.argument("group")
-@click.option("--all", "is_all", is_flag=True, help="All that wait, in order.")
-@click.option("--message-id", "message_ids", multiple=True, help="This one; may be repeated.")
+@click.option("--all", "is_all", is_flag=True, help="Send all waiting letters, in order.")
 @click.option(
-    "--to-group", is_flag=True, help="To the group alone, not to everybody who reads the topic."
+    "--message-id", "message_ids", multiple=True, help="Send this letter; may be repeated."
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be sent, and send nothing.")
+@click.option(
+    "--to-group", is_flag=True, help="Send to the group alone, not to all groups of the topic."
+)
+@click.option("--dry-run", is_flag=True, help="Show the letters, and send none.")
 @cluster_options
 def redrive(
     group: str,
@@ -92,8 +94,12 @@ def redrive(
 
 @click.command()
 @click.argument("group")
-@click.option("--through", default="", metavar="ID", help="Up to this letter, on its broker alone.")
-@click.option("--delete", is_flag=True, help="Delete them with their files, the handled ones too.")
+@click.option(
+    "--through", default="", metavar="ID", help="Drop letters up to this one, on its broker alone."
+)
+@click.option(
+    "--delete", is_flag=True, help="Delete the letters with their files, including handled ones."
+)
 @yes_option
 @cluster_options
 def drop(group: str, through: str, delete: bool, yes: bool, nameserver: str, output: str) -> None:

@@ -39,14 +39,16 @@ def watch_option(function: F) -> F:
         "--watch",
         type=seconds(0.1, 86_400.0),
         metavar="SECONDS",
-        help="Show it again and again, with this pause, until Ctrl-C.",
+        help="Repeat the output with this pause, until Ctrl-C.",
     )(function)
 
 
 @click.command()
-@click.option("--name", default="", help="One counter alone, such as TOPIC_PUT_NUMS.")
-@click.option("--key", default="", help="One key alone: topic, topic@queue, topic@group, cluster.")
-@click.option("--broker", default="", help="Of this broker alone.")
+@click.option("--name", default="", help="Show only this counter, such as TOPIC_PUT_NUMS.")
+@click.option(
+    "--key", default="", help="Show only this key: topic, topic@queue, topic@group, cluster."
+)
+@click.option("--broker", default="", help="Show only counters of this broker.")
 @watch_option
 @cluster_options
 def show(
@@ -62,7 +64,12 @@ def show(
 
 
 @click.command()
-@click.option("--by", type=click.Choice(list(_TOP)), default="put", help="Messages in, or out.")
+@click.option(
+    "--by",
+    type=click.Choice(list(_TOP)),
+    default="put",
+    help="Order by messages in (put) or out (get).",
+)
 @click.option("--max", "maximum", type=click.IntRange(min=1), default=10, show_default=True)
 @watch_option
 @cluster_options
@@ -80,7 +87,7 @@ def top(by: str, maximum: int, watch: float | None, nameserver: str, output: str
 
 @click.command(name="all")
 @click.argument("topic", required=False)
-@click.option("--active", is_flag=True, help="Only what was busy in the last day.")
+@click.option("--active", is_flag=True, help="Show only topics with messages in the last day.")
 @watch_option
 @cluster_options
 def all_(

@@ -49,17 +49,17 @@ _ROUTE_COLUMNS = ("broker", "read_queues", "write_queues", "permissions", "addre
     "--file",
     "names",
     type=click.File(encoding="utf-8-sig"),
-    help="Topics too, one a line, in UTF-8. - = standard input.",
+    help="File with further topics, one on each line, in UTF-8. - = standard input.",
 )
 @click.option("--queues", type=INT32, default=8, show_default=True, help="Queues on each broker.")
-@click.option("--read-queues", type=INT32, help="Those to read, if they are other than --queues.")
-@click.option("--write-queues", type=INT32, help="Those to write, likewise.")
+@click.option("--read-queues", type=INT32, help="Queues for reads, if not --queues.")
+@click.option("--write-queues", type=INT32, help="Queues for writes, if not --queues.")
 @click.option(
     "--permissions",
     type=click.Choice(list(_PERMISSIONS)),
     default="rw",
     show_default=True,
-    help="Read, write or both.",
+    help="Permission of clients: read, write or both.",
 )
 @click.option(
     "--retention",
@@ -67,7 +67,7 @@ _ROUTE_COLUMNS = ("broker", "read_queues", "write_queues", "permissions", "addre
     metavar="DURATION",
     default="0",
     show_default=True,
-    help="How long messages can be read, such as 24h or 7d. 0 = as each broker has it.",
+    help="Time for which messages can be read, such as 24h or 7d. 0 = each broker's own time.",
 )
 @placement_options
 @yes_option
@@ -136,12 +136,16 @@ def _lines(names: TextIO | None) -> list[str]:
 @click.command()
 @click.argument("topic")
 @click.option("--queues", type=INT32, help="Queues on each broker.")
-@click.option("--permissions", type=click.Choice(list(_PERMISSIONS)), help="Read, write or both.")
+@click.option(
+    "--permissions",
+    type=click.Choice(list(_PERMISSIONS)),
+    help="Permission of clients: read, write or both.",
+)
 @click.option(
     "--retention",
     type=duration_ms,
     metavar="DURATION",
-    help="How long messages can be read, such as 24h or 7d. 0 = as each broker has it.",
+    help="Time for which messages can be read, such as 24h or 7d. 0 = each broker's own time.",
 )
 @yes_option
 @cluster_options
@@ -210,8 +214,8 @@ async def _alter(admin: AdminClient, topic: str, changes: Mapping[str, Any]) -> 
 
 
 @click.command(name="list")
-@click.option("--cluster", default="", help="Only topics of this cluster.")
-@click.option("--all", "with_system", is_flag=True, help="Those that brokers make, too.")
+@click.option("--cluster", default="", help="Restrict the list to topics of this cluster.")
+@click.option("--all", "with_system", is_flag=True, help="Include system topics.")
 @cluster_options
 def list_(cluster: str, with_system: bool, nameserver: str, output: str) -> None:
     """List topics; those that brokers make for themselves only with --all."""
@@ -311,7 +315,7 @@ def routes(topic: str, nameserver: str, output: str) -> None:
 @click.command()
 @click.argument("topic")
 @click.argument("conf", required=False)
-@click.option("--none", "is_none", is_flag=True, help="Take the order away.")
+@click.option("--none", "is_none", is_flag=True, help="Remove the order.")
 @cluster_options
 def order(topic: str, conf: str | None, is_none: bool, nameserver: str, output: str) -> None:
     """Show the fixed order of queues that TOPIC has, or set it to CONF.
@@ -343,7 +347,7 @@ def order(topic: str, conf: str | None, is_none: bool, nameserver: str, output: 
 
 @click.command()
 @click.argument("topic")
-@click.option("--cluster", default="", help="Only from brokers of this cluster.")
+@click.option("--cluster", default="", help="Delete only from brokers of this cluster.")
 @cluster_options
 def delete(topic: str, cluster: str, nameserver: str, output: str) -> None:
     """Delete TOPIC from every broker, with the offsets of its groups.
@@ -357,13 +361,13 @@ def delete(topic: str, cluster: str, nameserver: str, output: str) -> None:
 
 @click.command()
 @click.argument("topic")
-@time_option("--at", required=True, help="The time.")
+@time_option("--at", required=True, help="Time of the offsets.")
 @click.option(
     "--boundary",
     type=click.Choice(["lower", "upper"]),
     default="lower",
     show_default=True,
-    help="The first message since that time, or the last up to it.",
+    help="lower: the first message since that time; upper: the last up to it.",
 )
 @cluster_options
 def offsets(topic: str, at: int, boundary: str, nameserver: str, output: str) -> None:

@@ -17,12 +17,19 @@ _COLUMNS = ("query", "batch", "broker", "group", "topic", "rows", "age", "rolled
 
 _REPEAT: Final = "repeat the command for the rest, which does no harm"
 
-_query_help = "Spark's query id, SPARK_QUERY of its rows; or what else rows are staged for."
+_query_help = "Query id of Spark, SPARK_QUERY of its rows; or another owner of staged rows."
 _broker_option = click.option(
-    "--broker", "brokers", multiple=True, metavar="BROKER", help="Only this one; may be repeated."
+    "--broker",
+    "brokers",
+    multiple=True,
+    metavar="BROKER",
+    help="Restrict the command to this broker; may be repeated.",
 )
 _batch_option = click.option(
-    "--batch", type=click.IntRange(0), metavar="N", help="Only this batch of the query."
+    "--batch",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Restrict the command to this batch of the query.",
 )
 
 
@@ -51,7 +58,9 @@ def list_(
 @click.option("--query", required=True, metavar="ID", help=_query_help)
 @_batch_option
 @_broker_option
-@click.option("--force", is_flag=True, help="Also what somebody worked on in the last 3 minutes.")
+@click.option(
+    "--force", is_flag=True, help="Roll back rows with activity in the last 3 minutes too."
+)
 @yes_option
 @cluster_options
 def rollback(

@@ -20,9 +20,11 @@ from ternmq_nameserver.table_store import save_table
     type=click.Path(path_type=Path),
     metavar="DIR",
     required=True,
-    help="Of a NameServer that is stopped.",
+    help="Data directory of a stopped NameServer.",
 )
-@click.option("--cluster", default="DefaultCluster", show_default=True, help="Of every BROKER.")
+@click.option(
+    "--cluster", default="DefaultCluster", show_default=True, help="Cluster of every BROKER."
+)
 @yes_option
 @output_option
 def forget_epoch(

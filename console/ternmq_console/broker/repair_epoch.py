@@ -58,21 +58,21 @@ class EpochViews:
     type=click.Path(path_type=Path),
     metavar="DIR",
     required=True,
-    help="Of a member of BROKER, or of a NameServer, that is stopped.",
+    help="Data directory of a stopped member of BROKER, or of a stopped NameServer.",
 )
 @click.option(
     "--member",
     "members",
     multiple=True,
     metavar="HOST:PORT",
-    help="A member that runs and that no NameServer tells; may be repeated.",
+    help="Running member that no NameServer lists; may be repeated.",
 )
 @click.option(
     "--epoch",
     type=click.IntRange(min=1),
-    help="The highest epoch that really began, where nobody else tells it.",
+    help="Highest epoch that really began, if no member reports it.",
 )
-@click.option("--cluster", help="Of BROKER.  [default: as registered, else DefaultCluster]")
+@click.option("--cluster", help="Cluster of BROKER.  [default: as registered, else DefaultCluster]")
 @yes_option
 @cluster_options
 def repair_epoch(

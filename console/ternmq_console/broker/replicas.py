@@ -60,13 +60,14 @@ def ha(broker: str, nameserver: str, output: str) -> None:
     "--broker-id",
     type=INT64,
     required=True,
-    help="Of the slave, as `ternmq cluster list` shows it.",
+    help="Id of the slave in `ternmq cluster list`.",
 )
 @click.option(
     "--force",
     is_flag=True,
-    help="Also where that is refused: the master is alive, nobody can be asked for the highest"
-    " epoch, or another member has more of the log, or may have. What only others have is lost.",
+    help="Promote also in these cases: the master is alive, no NameServer or member knows the"
+    " highest epoch, or another member has, or may have, a longer log. Records that only other"
+    " members have are lost.",
 )
 @yes_option
 @cluster_options

@@ -111,21 +111,26 @@ def nameserver_option(function: F) -> F:
         envvar=NAMESERVER_VARIABLE,
         show_default=True,
         metavar="HOST:PORT",
-        help=f"NameServer to ask; several separated by commas. ${NAMESERVER_VARIABLE} too says it.",
+        help=f"NameServers, separated by commas; also read from ${NAMESERVER_VARIABLE}.",
     )(function)
 
 
 def placement_options(function: F) -> F:
     """Add `--cluster` and `--broker`, which become the arguments `cluster` and `brokers`."""
     function = click.option(
-        "--broker", "brokers", multiple=True, help="Only on this broker; may be repeated."
+        "--broker",
+        "brokers",
+        multiple=True,
+        help="Restrict the command to this broker; may be repeated.",
     )(function)
-    return click.option("--cluster", default="", help="Only on brokers of this cluster.")(function)
+    return click.option(
+        "--cluster", default="", help="Restrict the command to brokers of this cluster."
+    )(function)
 
 
 def yes_option(function: F) -> F:
     """Add `--yes`, which becomes the argument `yes`."""
-    return click.option("--yes", is_flag=True, help="Do not ask.")(function)
+    return click.option("--yes", is_flag=True, help="Skip the confirmation.")(function)
 
 
 def output_option(function: F) -> F:
@@ -137,7 +142,7 @@ def output_option(function: F) -> F:
         default="table",
         show_default=True,
         callback=_output,
-        help="For people or for programs.",
+        help="Form of the output: for people or for programs.",
     )(function)
     return click.option(
         "--json",
@@ -145,7 +150,7 @@ def output_option(function: F) -> F:
         is_eager=True,
         expose_value=False,
         callback=_note_json,
-        help="The same as -o json.",
+        help="Short form of -o json.",
     )(function)
 
 

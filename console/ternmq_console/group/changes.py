@@ -18,17 +18,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("--consume/--no-consume", bool, "Whether the group may consume."),
-    ("--broadcast/--no-broadcast", bool, "Whether its members may be broadcasting."),
+    ("--broadcast/--no-broadcast", bool, "Whether members of the group may broadcast."),
     (
         "--from-min/--no-from-min",
         bool,
-        "Whether it begins with the first message that is kept where it never consumed.",
+        "Whether the group begins a new queue with its first stored message.",
     ),
-    ("--retry-queues", INT32, "Queues of its retry topic; 0 = messages that fail are dropped."),
-    ("--retries", INT32, "Retries before a message is a dead letter."),
-    ("--broker-id", INT32, "Which member of a broker name serves it: 0 = the master."),
-    ("--broker-id-when-slow", INT32, "Which one when it is far behind."),
-    ("--notify/--no-notify", bool, "Whether members are told when others come and go."),
+    ("--retry-queues", INT32, "Queues of the retry topic; 0 = failed messages are dropped."),
+    ("--retries", INT32, "Retries before a message becomes a dead letter."),
+    ("--broker-id", INT32, "Id of the member that serves the group: 0 = the master."),
+    (
+        "--broker-id-when-slow",
+        INT32,
+        "Id of the member that serves the group when it is far behind.",
+    ),
+    ("--notify/--no-notify", bool, "Whether members are notified when others join or leave."),
 )
 _FIELDS = {
     "consume": "consume_enabled",
@@ -98,7 +102,7 @@ def alter(group: str, nameserver: str, output: str, **options: object) -> None:
 
 @click.command()
 @click.argument("group")
-@click.option("--with-dead-letters", is_flag=True, help="Delete its dead letters too.")
+@click.option("--with-dead-letters", is_flag=True, help="Delete the dead letters of GROUP too.")
 @placement_options
 @cluster_options
 def delete(
@@ -124,20 +128,24 @@ def delete(
 
 @click.command()
 @click.argument("group")
-@click.option("--topic", required=True, help="The topic whose offsets are set.")
-@time_option("--to-time", help="The first message stored since then.")
-@click.option("--to-offset", type=INT64, help="This offset, or the queue's nearest end.")
-@click.option("--to-first", is_flag=True, help="The first message that is kept.")
-@click.option("--to-last", is_flag=True, help="Behind the last message: skip what waits.")
+@click.option("--topic", required=True, help="Topic whose offsets are reset.")
+@time_option("--to-time", help="Reset to the first message stored at or after this time.")
+@click.option(
+    "--to-offset", type=INT64, help="Reset to this offset, or to the nearest end of the queue."
+)
+@click.option("--to-first", is_flag=True, help="Reset to the first stored message.")
+@click.option(
+    "--to-last", is_flag=True, help="Reset behind the last message, and skip waiting messages."
+)
 @click.option(
     "--queue",
     "queues",
     multiple=True,
     metavar="BROKER/ID",
-    help="Only this queue, such as broker-a/3; may be repeated.",
+    help="Reset only this queue, such as broker-a/3; may be repeated.",
 )
-@click.option("--backwards-only", is_flag=True, help="Leave queues alone that are not as far.")
-@click.option("--dry-run", is_flag=True, help="Show what would be, and change nothing.")
+@click.option("--backwards-only", is_flag=True, help="Change no offset that is below the new one.")
+@click.option("--dry-run", is_flag=True, help="Show the new offsets, and change none.")
 @cluster_options
 def reset(
     group: str,
@@ -174,7 +182,7 @@ def reset(
 @click.command()
 @click.argument("from_group", metavar="FROM")
 @click.argument("to_group", metavar="TO")
-@click.option("--topic", default="", help="Of this topic alone.")
+@click.option("--topic", default="", help="Restrict the command to this topic.")
 @cluster_options
 def clone(from_group: str, to_group: str, topic: str, nameserver: str, output: str) -> None:
     """Let the group TO, which has no live members, be as far as the group FROM."""

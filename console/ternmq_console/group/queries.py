@@ -57,7 +57,7 @@ _SETTINGS_COLUMNS = (
 
 
 @click.command(name="list")
-@click.option("--with-system", is_flag=True, help="The system's own groups too.")
+@click.option("--with-system", is_flag=True, help="Include system groups.")
 @cluster_options
 def list_(with_system: bool, nameserver: str, output: str) -> None:
     """List groups that have members, offsets or settings."""
@@ -96,7 +96,7 @@ def describe(group: str, nameserver: str, output: str) -> None:
 @click.command()
 @click.argument("group")
 @click.argument("client_id", required=False)
-@click.option("--state", is_flag=True, help="Ask each member how consuming goes.")
+@click.option("--state", is_flag=True, help="Query each member for its state of consumption.")
 @cluster_options
 def consumers(group: str, client_id: str | None, state: bool, nameserver: str, output: str) -> None:
     """Show the live members of GROUP; with --state, or for CLIENT_ID, how consuming goes there."""
@@ -143,7 +143,7 @@ def producers(group: str | None, nameserver: str, output: str) -> None:
 
 @click.command()
 @click.argument("group", required=False)
-@click.option("--topic", default="", help="Of this topic alone.")
+@click.option("--topic", default="", help="Restrict the command to this topic.")
 @cluster_options
 def show(group: str | None, topic: str, nameserver: str, output: str) -> None:
     """Show how far GROUP is in each queue, or how far behind every group (of --topic) is.

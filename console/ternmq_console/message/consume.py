@@ -24,28 +24,37 @@ _STARTS = {"first": ConsumeFrom.FIRST_OFFSET, "last": ConsumeFrom.LAST_OFFSET}
 
 @click.command()
 @click.argument("topic")
-@click.option("--group", required=True, help="Consumer group: what it has finished is not printed.")
+@click.option(
+    "--group", required=True, help="Consumer group, whose finished messages are not printed."
+)
 @click.option(
     "--from",
     "start",
     type=click.Choice(list(_STARTS)),
     default="first",
     show_default=True,
-    help="Where a group begins that never consumed the topic.",
+    help="Start of a group that never consumed the topic.",
 )
 @click.option(
-    "--tag", "expression", default=ALL_TAGS, metavar="EXPRESSION", help="Tags to take: 'a || b'."
+    "--tag",
+    "expression",
+    default=ALL_TAGS,
+    metavar="EXPRESSION",
+    help="Tags of the messages: 'a || b'.",
 )
 @click.option(
-    "--sql", "condition", metavar="CONDITION", help='Messages to take, by property: "a > 5".'
+    "--sql",
+    "condition",
+    metavar="CONDITION",
+    help='Condition on properties of the messages: "a > 5".',
 )
-@click.option("--max", "count_max", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option(
-    "--raw", "is_raw", is_flag=True, help="The bytes of bodies as they are; not on a terminal."
+    "--max", "count_max", type=click.IntRange(min=1), help="End after this number of messages."
 )
 @click.option(
-    "--wait", is_flag=True, help="Wait for a topic that is not there, and for permissions."
+    "--raw", "is_raw", is_flag=True, help="Print the raw bytes of bodies; not on a terminal."
 )
+@click.option("--wait", is_flag=True, help="Wait for a missing topic, and for permissions.")
 @cluster_options
 def consume(
     topic: str,

@@ -25,7 +25,9 @@ _PULLED_AT_ONCE: Final = 32
 
 @click.command()
 @click.argument("message_id")
-@click.option("--topic", default="", help="Where to look for a unique key; left out, everywhere.")
+@click.option(
+    "--topic", default="", help="Topic of a unique key. Without it, every topic is searched."
+)
 @cluster_options
 def get(message_id: str, topic: str, nameserver: str, output: str) -> None:
     """Show the message with the id MESSAGE_ID: an offset message id, or a unique key.
@@ -51,17 +53,17 @@ async def find_message(admin: AdminClient, message_id: str, topic: str) -> Store
 
 
 @click.command()
-@click.option("--topic", required=True, help="Where to look.")
-@click.option("--key", required=True, help="A key of the messages, or a unique key.")
-@time_option("--begin", help="The earliest store time.")
-@time_option("--end", help="The latest store time.")
+@click.option("--topic", required=True, help="Topic of the messages.")
+@click.option("--key", required=True, help="Key of the messages, or a unique key.")
+@time_option("--begin", help="Earliest store time.")
+@time_option("--end", help="Latest store time.")
 @click.option(
     "--max",
     "maximum",
     type=click.IntRange(1, 64),
     default=64,
     show_default=True,
-    help="The newest so many.",
+    help="Number of newest messages.",
 )
 @cluster_options
 def query(
@@ -85,9 +87,9 @@ def query(
 
 @click.command()
 @click.argument("topic")
-@click.option("--broker", required=True, help="Who has the queue.")
-@click.option("--queue", type=INT32, required=True, help="The queue's number.")
-@click.option("--offset", type=INT64, required=True, help="The message's place in it.")
+@click.option("--broker", required=True, help="Broker of the queue.")
+@click.option("--queue", type=INT32, required=True, help="Number of the queue.")
+@click.option("--offset", type=INT64, required=True, help="Offset of the message in the queue.")
 @cluster_options
 def query_by_offset(
     topic: str, broker: str, queue: int, offset: int, nameserver: str, output: str
@@ -108,10 +110,10 @@ def query_by_offset(
 @click.command(name="print")
 @click.argument("topic")
 @click.option("--tag", "expression", default=ALL_TAGS, help="Tags to print: 'a || b'.")
-@time_option("--begin", help="The earliest store time.")
-@time_option("--end", help="The latest store time.")
-@click.option("--broker", default="", help="Only what this broker has.")
-@click.option("--queue", type=INT32, help="Only the queue of this number.")
+@time_option("--begin", help="Earliest store time.")
+@time_option("--end", help="Latest store time.")
+@click.option("--broker", default="", help="Print only messages of this broker.")
+@click.option("--queue", type=INT32, help="Print only messages of the queue with this number.")
 @click.option("--offset", type=INT64, help="Begin at this offset of each queue.")
 @click.option("--max", "maximum", type=click.IntRange(min=1), default=1000, show_default=True)
 @cluster_options

@@ -29,13 +29,17 @@ _READ_BYTES = 1 << 20
     metavar="NAME=VALUE",
     help="Property of every message; may be repeated.",
 )
-@click.option("--sharding-key", default="", help="Send all to the one queue of this key, in order.")
-@click.option("--delay-level", type=int, default=0, help="Deliver later: 1 = 1 s to 18 = 2 h.")
+@click.option(
+    "--sharding-key", default="", help="Send all messages to the queue of this key, in order."
+)
+@click.option(
+    "--delay-level", type=int, default=0, help="Delay of the delivery: 1 = 1 s to 18 = 2 h."
+)
 @click.option(
     "--deliver-after",
     default="",
     metavar="DURATION",
-    help="Deliver so much later, at most 3d, such as 90s; to 100 ms.",
+    help="Delay of the delivery, at most 3d, such as 90s; to 100 ms.",
 )
 @cluster_options
 def produce(

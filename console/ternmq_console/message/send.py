@@ -16,12 +16,14 @@ _TOOLS = "TOOLS_PRODUCER"
 
 @click.command()
 @click.argument("topic")
-@click.option("--body", required=True, help="The body, as text.")
-@click.option("--key", "keys", multiple=True, help="A key; may be repeated.")
-@click.option("--tag", default="", help="Its tag.")
-@click.option("--broker", default="", help="Send it to this broker.")
-@click.option("--queue", type=INT32, help="Send it to the queue of this number; with --broker.")
-@click.option("--trace", is_flag=True, help="Trace it.")
+@click.option("--body", required=True, help="Body of the message, as text.")
+@click.option("--key", "keys", multiple=True, help="Key of the message; may be repeated.")
+@click.option("--tag", default="", help="Tag of the message.")
+@click.option("--broker", default="", help="Send the message to this broker.")
+@click.option(
+    "--queue", type=INT32, help="Send the message to the queue with this number; needs --broker."
+)
+@click.option("--trace", is_flag=True, help="Trace the message.")
 @cluster_options
 def send(
     topic: str,

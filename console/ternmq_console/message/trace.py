@@ -15,7 +15,7 @@ _TRACE_COLUMNS = ("time", "event", "group", "outcome", "took_ms", "client", "det
 
 @click.command()
 @click.argument("message_id")
-@click.option("--trace-topic", default=TRACE_TOPIC, show_default=True, help="Where traces are.")
+@click.option("--trace-topic", default=TRACE_TOPIC, show_default=True, help="Topic of the traces.")
 @cluster_options
 def trace(message_id: str, trace_topic: str, nameserver: str, output: str) -> None:
     """Show who sent the message MESSAGE_ID and who consumed it, when and with what outcome."""

@@ -76,7 +76,7 @@ def spark_options(function: F) -> F:
         default=f"{RETRY_TIMEOUT_S:.0f}s",
         show_default=True,
         metavar="DURATION",
-        help="How long to wait for a NameServer or broker that is away.",
+        help="Longest wait for an absent NameServer or broker.",
     )(cluster_options(function))
     function = click.option(
         "--conf",
@@ -85,9 +85,9 @@ def spark_options(function: F) -> F:
         multiple=True,
         callback=lambda _context, _option, pairs: dict(pairs),
         metavar="NAME=VALUE",
-        help="A setting of Spark, such as spark.driver.memory=4g; may be repeated.",
+        help="Setting of Spark, such as spark.driver.memory=4g; may be repeated.",
     )(function)
-    master = click.option("--master", default=LOCAL, show_default=True, help="Spark's master.")
+    master = click.option("--master", default=LOCAL, show_default=True, help="Master of Spark.")
     return master(function)
 
 
@@ -96,8 +96,12 @@ def spark_options(function: F) -> F:
 
 @click.command()
 @click.argument("topics", nargs=-1)
-@click.option("--pattern", default="", metavar="REGEX", help="Every topic that it matches.")
-@click.option("--to", "folder", required=True, metavar="DIR", help="The archive: a path or a URI.")
+@click.option(
+    "--pattern", default="", metavar="REGEX", help="Archive every topic that matches REGEX."
+)
+@click.option(
+    "--to", "folder", required=True, metavar="DIR", help="Folder of the archive: a path or a URI."
+)
 @click.option(
     "--from",
     "start",
@@ -105,15 +109,15 @@ def spark_options(function: F) -> F:
     default="earliest",
     show_default=True,
     metavar="earliest|latest|TIME",
-    help=f"Where the first run begins. {TIME_HELP}",
+    help=f"Start of the first run. {TIME_HELP}",
 )
-@click.option("--available-now", is_flag=True, help="End when all that is there is archived.")
+@click.option("--available-now", is_flag=True, help="End when all existing messages are archived.")
 @click.option(
     "--interval",
     "interval_s",
     type=duration_s,
     metavar="DURATION",
-    help="Go on until Ctrl-C, with a micro-batch so often.",
+    help="Run until Ctrl-C, with one micro-batch in each interval.",
 )
 @most_option("--batch-rows", ARCHIVE_ROWS, "The most messages of a micro-batch.")
 @click.option(
@@ -122,9 +126,14 @@ def spark_options(function: F) -> F:
     default=f"{FILE_BYTES >> 20}MiB",
     show_default=True,
     metavar="SIZE",
-    help="About how large files are to be. A file holds 500,000 messages at most.",
+    help="Approximate size of files. A file has 500,000 messages at most.",
 )
-@click.option("--checkpoint", default="", metavar="DIR", help="Instead of _checkpoint in --to.")
+@click.option(
+    "--checkpoint",
+    default="",
+    metavar="DIR",
+    help="Folder of the progress, instead of _checkpoint in --to.",
+)
 @spark_options
 def archive(
     topics: tuple[str, ...],
@@ -151,15 +160,26 @@ def archive(
 
 @click.command()
 @click.argument("to_topic")
-@click.option("--parquet", "folder", default="", metavar="DIR", help="Send these files.")
-@click.option("--topic", default="", help="Send what this topic keeps.")
-@click.option("--from-nameserver", default="", metavar="HOST:PORT", help="--topic is there.")
-@time_option("--from", "start_ms", help="What was stored since then.")
-@time_option("--to", "end_ms", help="What was stored before.")
-@click.option("--where", default="", metavar="SQL", help="Only rows for which this is true.")
-@click.option("--checkpoint", default="", metavar="DIR", help="Keeps what was sent.")
-@click.option("--once", is_flag=True, help="All in one batch, whatever was sent before.")
-@click.option("--dry-run", is_flag=True, help="Send nothing, and count.")
+@click.option(
+    "--parquet", "folder", default="", metavar="DIR", help="Send the messages of these files."
+)
+@click.option("--topic", default="", help="Send the stored messages of this topic.")
+@click.option(
+    "--from-nameserver",
+    default="",
+    metavar="HOST:PORT",
+    help="NameServer of the cluster with --topic.",
+)
+@time_option("--from", "start_ms", help="Send only messages stored at or after this time.")
+@time_option("--to", "end_ms", help="Send only messages stored before this time.")
+@click.option(
+    "--where", default="", metavar="SQL", help="Send only rows that match this condition."
+)
+@click.option("--checkpoint", default="", metavar="DIR", help="Folder of the progress.")
+@click.option(
+    "--once", is_flag=True, help="Send all rows in one batch, independent of earlier runs."
+)
+@click.option("--dry-run", is_flag=True, help="Count the messages, and send none.")
 @most_option("--batch-rows", BATCH_ROWS, "The most messages of a micro-batch.")
 @spark_options
 def replay(
@@ -179,10 +199,12 @@ def replay(
 
 
 @click.command()
-@click.option("--group", required=True, help="Whose dead letters.")
-@click.option("--where", default="", metavar="SQL", help="Only letters for which this is true.")
-@click.option("--checkpoint", default="", metavar="DIR", help="Keeps what was sent.")
-@click.option("--dry-run", is_flag=True, help="Send nothing, and count.")
+@click.option("--group", required=True, help="Group of the dead letters.")
+@click.option(
+    "--where", default="", metavar="SQL", help="Send only letters that match this condition."
+)
+@click.option("--checkpoint", default="", metavar="DIR", help="Folder of the progress.")
+@click.option("--dry-run", is_flag=True, help="Count the messages, and send none.")
 @most_option("--batch-rows", BATCH_ROWS, "The most letters of a micro-batch.")
 @spark_options
 def redrive(group: str, checkpoint: str, dry_run: bool, output: str, **options: Any) -> None:

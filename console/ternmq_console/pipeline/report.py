@@ -30,20 +30,20 @@ _RATES: Final = frozenset({"in_per_s", "out_per_s", "messages_per_s", "lag_s"})
     "--html",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write one page with plots that needs nothing else.",
+    help="Write one self-contained page with plots to FILE.",
 )
 @click.option(
     "--parquet",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Write each table to a file in there.",
+    help="Write each table to a file in DIR.",
 )
 @click.option(
     "--hours",
     type=click.IntRange(1, 24 * 31),
     default=24,
     show_default=True,
-    help="How far back messages are counted by the hour.",
+    help="Number of past hours with hourly counts of messages.",
 )
 @click.option(
     "--slow-after",
@@ -51,7 +51,7 @@ _RATES: Final = frozenset({"in_per_s", "out_per_s", "messages_per_s", "lag_s"})
     default="5m",
     show_default=True,
     metavar="DURATION",
-    help="A group is slow when a message has waited for so long.",
+    help="Waiting time of a message after which its group is slow.",
 )
 @cluster_options
 def report(

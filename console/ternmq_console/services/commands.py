@@ -139,7 +139,7 @@ def service_options(*services: str) -> Callable[[F], F]:
             "given",
             multiple=True,
             metavar="SECTION.NAME=VALUE",
-            help="Any setting of docs/reference/config.md; may be repeated.",
+            help="Value of a setting of docs/reference/config.md; may be repeated.",
         ),
         click.option(
             "--config",
@@ -171,10 +171,10 @@ _NAMESERVER_PORT: Final = setting_option(
     "--port-nameserver",
     "nameserver.port",
     type=int,
-    help="Port; 0 takes a free one.  [default: 9876]",
+    help="Port; 0 selects a free one.  [default: 9876]",
 )
 _BROKER_PORT: Final = setting_option(
-    "--port-broker", "broker.port", type=int, help="Port; 0 takes a free one.  [default: 10911]"
+    "--port-broker", "broker.port", type=int, help="Port; 0 selects a free one.  [default: 10911]"
 )
 
 
@@ -220,31 +220,31 @@ def nameserver(config: Path | None, given: Sequence[str]) -> None:
 @setting_option("--data", "broker.data", **_DATA)
 @service_options("broker")
 @_BROKER_PORT
-@setting_option("--name", "broker.name", help="The broker's name.  [default: broker-a]")
+@setting_option("--name", "broker.name", help="Name of the broker.  [default: broker-a]")
 @setting_option(
     "--nameserver",
     "broker.nameservers",
     metavar="HOST:PORT",
-    help="Every NameServer, separated by commas.  [default: 127.0.0.1:9876]",
+    help="Addresses of all NameServers, separated by commas.  [default: 127.0.0.1:9876]",
 )
 @setting_option(
     "--broker-id",
     "broker.broker_id",
     type=int,
     metavar="N",
-    help="0 starts as the master, any other as a slave of the same --name.  [default: 0]",
+    help="Id of the member: 0 for the master, above 0 for a slave of --name.  [default: 0]",
 )
 @setting_option(
     "--role",
     "broker.role",
     type=click.Choice([role.value for role in BrokerRole]),
-    help="What it is as the master.  [default: async_master]",
+    help="Role of the broker.  [default: async_master]",
 )
 @setting_option(
     "--force-master",
     "broker.force_master",
     flag_value="true",
-    help="Start as master though nobody confirms that there is no newer one.",
+    help="Start as the master without a confirmation that no newer master exists.",
 )
 def broker(config: Path | None, given: Sequence[str]) -> None:
     """Run a broker, until Ctrl-C."""

@@ -27,7 +27,7 @@ _TIMEOUT_S_MAX: Final = 3600.0
     default=3.0,
     show_default=True,
     metavar="SECONDS",
-    help=f"How long to wait for an answer, at most {_TIMEOUT_S_MAX:g}.",
+    help=f"Longest wait for an answer, s, at most {_TIMEOUT_S_MAX:g}.",
 )
 @click.pass_context
 def health(context: click.Context, address: str, timeout: float) -> None:

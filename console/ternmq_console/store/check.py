@@ -35,7 +35,9 @@ from ternmq_store.recovery.recovery_decisions import RecoveryDecision
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="An object a line instead of text.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on each line instead of text."
+)
 def check(folder: Path, *, as_json: bool) -> None:
     """Check everything in the data directory DIR, and change nothing.
 

@@ -46,9 +46,15 @@ class _Complaints:
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--units", "what", flag_value="units", help="The consume queues' units instead.")
-@click.option("--index", "what", flag_value="index", help="The index files' entries instead.")
-@click.option("--json", "as_json", is_flag=True, help="An object a line instead of a table.")
+@click.option(
+    "--units", "what", flag_value="units", help="Print the units of the consume queues instead."
+)
+@click.option(
+    "--index", "what", flag_value="index", help="Print the entries of the index files instead."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on each line instead of a table."
+)
 def dump(folder: Path, what: str | None, *, as_json: bool) -> None:
     """Print what lies in the data directory DIR: every record of the log, in its order.
 

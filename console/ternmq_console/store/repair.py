@@ -41,18 +41,23 @@ from ternmq_store.log.log_notes import load_notes
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--queues", is_flag=True, help="Build the consume queues anew, sound or not.")
-@click.option("--index", is_flag=True, help="Build the index anew, sound or not.")
+@click.option("--queues", is_flag=True, help="Rebuild the consume queues, even if they are sound.")
+@click.option("--index", is_flag=True, help="Rebuild the index, even if it is sound.")
 @click.option(
     "--accept-tables",
     is_flag=True,
-    help="Let tables in config/ count as they are, without which the broker does not start.",
+    help="Accept the tables in config/ as they are, if they prevent the start of the broker.",
 )
-@click.option("--set-aside", metavar="FILE", multiple=True, help="FILE is none of the log.")
-@click.option("--file-bytes", type=click.IntRange(1), help="How long a file of the log is.")
-@click.option("--fill-gaps", is_flag=True, help="Go on without missing files of the log.")
-@click.option("--leftovers", is_flag=True, help="Remove what was set aside and cut.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option(
+    "--set-aside",
+    metavar="FILE",
+    multiple=True,
+    help="Move FILE to aside/: it does not belong to the log.",
+)
+@click.option("--file-bytes", type=click.IntRange(1), help="Length of a log file.")
+@click.option("--fill-gaps", is_flag=True, help="Fill the gaps of missing log files.")
+@click.option("--leftovers", is_flag=True, help="Remove the files in aside/ and cut/.")
+@click.option("--dry-run", is_flag=True, help="Print the changes, and make none.")
 @yes_option
 def repair(
     folder: Path,
