@@ -1,11 +1,10 @@
 """Check of a whole store without a change: log, consume queues, index and checkpoint.
 
-The log is walked once, in order; the queues and the index are walked beside it, so that every
-record is compared with its unit and its entries, and every unit and entry with its record. Memory
-stays the same however long the log is.
+Log, queues and index are walked side by side, in the log's order: every record is compared with its
+unit and its entries, and every unit and entry with its record. The use of memory does not depend on
+the length of the log.
 
-A *problem* is what no sound store has. A *note* is what a sound one may have and a reader may want
-to know of.
+A sound store has no *problem*. It may have *notes*, which help a reader.
 """
 
 import enum
@@ -51,7 +50,7 @@ class LogState(enum.Enum):
 
 @dataclass(slots=True)
 class AuditCounts:
-    """Counts of what an audit read."""
+    """Counts of the records, files, units and findings of an audit."""
 
     log_files: int = 0
     records: int = 0
@@ -76,26 +75,26 @@ class BadPlace(NamedTuple):
 
 
 class StoreAudit:
-    """One check of one store. Make it, exhaust `findings`, then ask it for the rest.
+    """One check of one store. `findings` has to be exhausted before the attributes are read.
 
     Args:
-        files: The file system; only read from.
-        root: The store's directory.
-        known_topics: Topics that there are; None when that is not known. One that is not among
-            them was deleted, and its records need no queue.
+        files: File system, never written.
+        root: Directory of the store.
+        known_topics: Existing topics; None = they are unknown. The records of other topics, which
+            were deleted, need no queue.
 
     Attributes:
-        counts: How much was looked at so far.
-        state: Whether somebody uses the store.
-        last_use: How the last use ended.
-        notes: What the store noted of its log.
-        start: Where the log begins.
-        end: Behind the last record or blank record.
-        bad: Where the log is bad.
-        queues: What the log and the queues say of each other.
+        counts: Counts so far.
+        state: Use of the store: open, closed, or not closed.
+        last_use: End of the last use.
+        notes: The store's notes of its log.
+        start: Start of the log.
+        end: End of the last record or blank record.
+        bad: Bad records and ranges of the log.
+        queues: Comparison of log and queues.
 
     Raises:
-        StoreNotFound: There is no store.
+        StoreNotFound: `root` is no store.
         OSError: A folder cannot be read.
     """
 
@@ -107,8 +106,8 @@ class StoreAudit:
         self._known_topics = known_topics
         self._log_files = find_log_files(files, root)
         self.counts = AuditCounts()
-        self._told: list[AuditFinding] = []
-        self.notes: LogNotes = load_notes(files, root, self._tell_notes)
+        self._notes_problems: list[AuditFinding] = []
+        self.notes: LogNotes = load_notes(files, root, self._add_notes_problem)
         abort = load_abort(files, root)
         self.last_use: LastUse = last_use(self.notes, abort)
         if files.is_locked(lock_path(root)):
@@ -123,11 +122,11 @@ class StoreAudit:
         self.queues: QueueAudit | None = None
         self._newest_stored_at_ms = 0
 
-    def _tell_notes(self, reason: str) -> None:
-        self._told.append(problem("notes", None, None, reason))
+    def _add_notes_problem(self, reason: str) -> None:
+        self._notes_problems.append(problem("notes", None, None, reason))
 
     def findings(self) -> Generator[AuditFinding]:
-        """Check everything and give what is found, in the order in which it is met.
+        """Check the store and yield the findings in the order of the walk.
 
         Raises:
             OSError: A file cannot be read.
@@ -144,7 +143,7 @@ class StoreAudit:
             yield finding
 
     def _findings(self) -> Generator[AuditFinding]:
-        yield from self._told
+        yield from self._notes_problems
         yield from check_row(self._log_files)
         queues = find_queues(self._files, self._root)
         lost: list[str] = []
@@ -207,9 +206,8 @@ class StoreAudit:
             self.bad.append(BadPlace(path, at, at + header.total_bytes))
             yield problem("log", path, at, fault)
         elif not piece.is_checksum_right:
-            yield note(
-                "log", path, at, "the record has a checksum that nobody vouches for; it differs"
-            )
+            text = "the record's checksum differs, in a part of the log that may lack right ones"
+            yield note("log", path, at, text)
 
     def _check_small_files(self) -> Generator[AuditFinding]:
         path = checkpoint_path(self._root)
@@ -257,7 +255,7 @@ class StoreAudit:
 
 
 def check_row(log_files: Sequence[FoundFile]) -> Generator[AuditFinding]:
-    """Yield the faults in the lengths and names of the log's files."""
+    """Yield the faults in lengths and names of the log's files."""
     row = [file for file in log_files if file.file_bytes]
     for file in log_files:
         if not file.file_bytes:

@@ -9,14 +9,14 @@ class AuditFinding:
     """One finding of an audit."""
 
     is_problem: bool
-    """No sound store has it; else it is a note."""
+    """True for a problem, False for a note."""
 
     area: str
     """Area of the store: `log`, `queue`, `index`, `checkpoint`, `notes` or `state`."""
 
     file: Path | None
     offset: int | None
-    """A physical offset of the log, or the byte in another file."""
+    """Log offset, or position in another file."""
 
     text: str
 

@@ -1,4 +1,4 @@
-"""Comparison of the index with the log, both ways, beside the walk of the log."""
+"""Comparison of index and log, both ways, beside the walk of the log."""
 
 from collections import deque
 from collections.abc import Generator, Sequence
@@ -37,11 +37,11 @@ class _Entry:
 class IndexAudit:
     """Walk of all index files beside a walk of the log. Owned by one check.
 
-    Entries stand in the log's order. Only those of the records at hand are held.
+    Entries have the log's order. Only those of the present record are held.
 
     Attributes:
-        files: How many files there are.
-        entries: How many entries were seen.
+        files: Count of files.
+        entries: Count of entries so far.
     """
 
     def __init__(self, files: FileSystem, root: Path, *, log_start: int) -> None:
@@ -60,7 +60,7 @@ class IndexAudit:
         self.entries = 0
 
     def check_files(self) -> Generator[AuditFinding]:
-        """Check each file by itself: header, entries, slots and chains."""
+        """Yield the faults inside each file: header, entries, slots and chains."""
         for path in self._paths:
             head = read_index_head(self._files, path)
             if head is None:
@@ -80,7 +80,7 @@ class IndexAudit:
             self._last = max(self._last, header.end_offset)
 
     def _check_chains(self, head: IndexHead, slots: int) -> Generator[AuditFinding]:
-        """Link the entries into slots once more, and compare."""
+        """Compute the chains of the entries, and compare them with the file."""
         newest = np.zeros(slots, dtype=np.int64)
         taken, wrong, first_wrong, below = 0, 0, 0, 0
         for found in walk_entries(self._files, head, slots):
@@ -121,7 +121,7 @@ class IndexAudit:
                     yield _Entry(head.path, number, code, offset)
 
     def check(self, found: FoundRecord) -> Generator[AuditFinding]:
-        """Compare a record's keys with its entries, and entries before it with nothing."""
+        """Yield the faults of a record's entries, and the entries before it that have no record."""
         if self._begin is None:
             return
         strays = self._take(below=found.offset)
@@ -166,8 +166,8 @@ class IndexAudit:
         """Yield the entries behind the last record, and the keys without an entry.
 
         Args:
-            end: Where the log ends.
-            dispatched: Where the newest record ends that a consume queue tells of.
+            end: End of the log.
+            dispatched: End of the newest record with a unit.
         """
         if self._begin is None:
             yield note("index", None, None, "there is no index: messages cannot be found by key")
@@ -184,8 +184,8 @@ class IndexAudit:
         if self._unindexed:
             first = self._unindexed[0]
             text = "the keys of the records from here on have no entry"
-            tell = problem if first < dispatched else note
-            yield tell("index", None, first, text)
+            finding = problem if first < dispatched else note
+            yield finding("index", None, first, text)
 
 
 def _hashes(record: Record) -> list[int]:

@@ -1,4 +1,4 @@
-"""Comparison of consume queues with the log, both ways, beside the walk of the log."""
+"""Comparison of consume queues and log, both ways, beside the walk of the log."""
 
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ from ternmq_store.queues.units import PADDING_SIZE, Unit, find_turned, turned_un
 _IN_WRONG_ORDER: Final = "bytes in the wrong order: the verification mends"
 
 _EXT_ADDRESS_MAX: Final = -(1 << 31) - 1
-"""A tag code no larger than this tells where in the ext files the tag code is."""
+"""Greatest value of a tag code that is an address in the ext files."""
 
 
 @dataclass(slots=True)
 class _Missing:
-    """Records of one queue that have no unit."""
+    """Records of one queue without a unit."""
 
     first: int
     offset: int
@@ -43,11 +43,10 @@ class QueueAudit:
     """Walk of all consume queues beside a walk of the log. Owned by one check.
 
     Attributes:
-        units: How many units were seen.
-        dispatched: Where the newest record ends that a unit tells of.
-        last_records: The queues that have good records in the log: queue offset and physical offset
-            of the last one.
-        faulty: The queues in which something is wrong.
+        units: Count of units so far.
+        dispatched: End of the newest record with a unit.
+        last_records: Queue offset and log offset of the last good record of each queue.
+        faulty: Queues with a fault.
     """
 
     def __init__(
@@ -86,11 +85,11 @@ class QueueAudit:
         )
 
     def pass_over(self, start: int, end: int) -> None:
-        """Record a bad range of the log: units may point into it."""
+        """Record a bad range of the log, into which units may point."""
         self._bad.append((start, end))
 
     def check(self, found: FoundRecord) -> Generator[AuditFinding]:
-        """Compare a good record with its unit, and units before that with nothing."""
+        """Yield the faults of a good record's unit, and the units before it without a record."""
         key = (found.record.topic, found.record.header.queue_id)
         for finding in self._check(found, key):
             self.faulty.add(key)
@@ -137,7 +136,7 @@ class QueueAudit:
     def _check_ext(
         self, key: tuple[bytes, int], queue: QueueFiles, found: FoundRecord, address: int
     ) -> Generator[AuditFinding]:
-        """Compare what a unit has no room for with its record."""
+        """Compare the ext unit of a record with it."""
         reader = self._ext.get(key)
         if reader is None:
             reader = ExtReader(self._files, self._root, queue.topic, queue.queue_id)
@@ -164,7 +163,7 @@ class QueueAudit:
     def _strays(
         self, queue: QueueFiles, found: FileUnits, end: int | None = None
     ) -> Generator[AuditFinding]:
-        """Yield units without a record, except those whose records are gone."""
+        """Yield the units without a record, but for records that were deleted or are bad."""
         units = found.units
         turned, _ = find_turned(units, self._log_end)
         yield from self._problem(queue, found, turned, f"have their {_IN_WRONG_ORDER} them")
@@ -183,7 +182,7 @@ class QueueAudit:
     def _problem(
         self, queue: QueueFiles, found: FileUnits, rows: Ints, what: str
     ) -> Generator[AuditFinding]:
-        """Yield a problem of the units in `rows`, if there are any."""
+        """Yield a problem of the units in `rows`, if any."""
         if not len(rows):
             return
         first = found.first + int(rows[0])
@@ -193,10 +192,9 @@ class QueueAudit:
         yield problem("queue", found.file.path, at, f"{queue.topic} {queue.queue_id}: {text}")
 
     def check_files(self, *, was_clean: bool) -> Generator[AuditFinding]:
-        """Yield the files of queues that do not fit the others.
+        """Yield the files that do not fit the others of their queue.
 
-        Args:
-            was_clean: The store was closed: a crash may leave a file that was just made.
+        After a crash, with `was_clean` False, an empty last file is a note: it is new.
         """
         queues = [cursor.queue for cursor in self._queues.values()]
         wrong = dict(misfits(queues))
@@ -205,17 +203,13 @@ class QueueAudit:
                 if file.path not in wrong:
                     continue
                 is_new = not was_clean and file is queue.files[-1] and not file.file_bytes
-                tell = note if is_new else problem
+                finding = note if is_new else problem
                 self.faulty.add((queue.topic.encode(), queue.queue_id))
                 text = f"{wrong[file.path]}: the next start removes it"
-                yield tell("queue", file.path, None, text)
+                yield finding("queue", file.path, None, text)
 
     def finish(self, end: int) -> Generator[AuditFinding]:
-        """Yield the units behind the last record, and the records without a unit.
-
-        Args:
-            end: Where the log ends.
-        """
+        """Yield the units behind the log's end, and the records without a unit."""
         for cursor in self._queues.values():
             for units in cursor.take_to(QueueOffset(1 << 62)):
                 for finding in self._strays(cursor.queue, units, end):
@@ -240,10 +234,10 @@ class QueueAudit:
 
 
 def _is_tag_code(found: FoundRecord, code: int) -> bool:
-    """Return whether a unit may have this tag code.
+    """Return whether a unit of the record may have this tag code.
 
-    A delayed message has its delivery time there; so has a timed one, but not RocketMQ's. Versions
-    that counted delays from before the store time kept some ticks less.
+    Delayed messages have their delivery time instead, and so have timed ones, but not RocketMQ's.
+    Versions that counted delays from before the store time have some ticks less.
     """
     record = found.record
     properties = decode_properties(record.properties)

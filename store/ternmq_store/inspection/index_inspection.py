@@ -1,7 +1,7 @@
-"""Reads of the index files of a store that may be damaged or in use: nothing is written.
+"""Reads of the index files of a store that may be damaged or in use, without a write.
 
-A file's length does not say how many slots it has. Its header counts the slots in use, and the
-place of its first entry is told by what that entry says: so the slots are found by looking.
+The count of slots is in no field. The header has the count of used slots, and the first entries
+have to fit the header: so a search of the file finds the count.
 
 Source: RocketMQ `IndexFile`, `IndexHeader`.
 """
@@ -37,7 +37,7 @@ _SAMPLE_ENTRIES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class IndexHead:
-    """Header of an index file, and the file's length."""
+    """Header and length of an index file."""
 
     path: Path
     file_bytes: int
@@ -46,22 +46,22 @@ class IndexHead:
 
 @dataclass(frozen=True, slots=True)
 class FoundEntries:
-    """Entries that follow each other."""
+    """Consecutive entries."""
 
     first: int
-    """The number of the first of them; the first of a file has 1."""
+    """Number of the first entry; the first one of a file has 1."""
 
     entries: Entries
 
 
 def find_index_files(files: FileSystem, root: Path) -> Sequence[Path]:
-    """Return the index files below `root`, oldest first; other files are passed over."""
+    """Return the index files below `root`, oldest first, without other files."""
     folder = index_folder(root)
     return [folder / name for name in files.files(folder) if is_index_name(name)]
 
 
 def read_index_head(files: FileSystem, path: Path) -> IndexHead | None:
-    """Return the head of the index file at `path`; None when the file is shorter than that."""
+    """Return the head of the index file at `path`; None = the file is shorter than a header."""
     with closing(files.open(path, read_only=True)) as file:
         data = file.read(0, HEADER_BYTES)
         if len(data) < HEADER_BYTES:
@@ -70,7 +70,7 @@ def read_index_head(files: FileSystem, path: Path) -> IndexHead | None:
 
 
 def find_slots(files: FileSystem, head: IndexHead) -> int | None:
-    """Return how many slots a file has; None when it has no entries or is not as it says."""
+    """Return the count of slots of a file; None = it has no entries, or contradicts its header."""
     if head.header.next_number <= 1 or min(head.header) < 0:
         return None
     with closing(files.open(head.path, read_only=True)) as file:
@@ -83,7 +83,7 @@ def find_slots(files: FileSystem, head: IndexHead) -> int | None:
 
 
 def _slots_range(file: File, head: IndexHead) -> tuple[int, int]:
-    """Return the least and the largest number of slots of which as many are in use as it says."""
+    """Return the least and the greatest count of slots with as many in use as in the header."""
     most = (head.file_bytes - HEADER_BYTES - head.header.next_number * ENTRY_BYTES) // SLOT_BYTES
     used, place, low = 0, 0, 1
     while place < most:
@@ -103,7 +103,7 @@ def _slots_range(file: File, head: IndexHead) -> tuple[int, int]:
 
 
 def _is_sound(file: File, head: IndexHead, slots: int) -> bool:
-    """Return whether the first entries, read as if there were so many slots, can be that."""
+    """Return whether the first entries are possible behind `slots` slots."""
     count = min(head.header.next_number - 1, _SAMPLE_ENTRIES)
     data = file.read(_sizes(head, slots).entry_at(1), count * ENTRY_BYTES)
     entries = decode_entries(data)
@@ -118,7 +118,7 @@ def _is_sound(file: File, head: IndexHead, slots: int) -> bool:
     ):
         return False
     newest = np.array([read_slot(file, each % slots) for each in hashes.tolist()])
-    # A negative slot is damaged: it does not show that there are other slots.
+    # A negative slot is damaged, and no proof of another count.
     return bool(((newest >= numbers) | (newest < 0)).all())
 
 
@@ -146,6 +146,6 @@ def walk_entries(files: FileSystem, head: IndexHead, slots: int) -> Generator[Fo
 
 
 def read_slots(files: FileSystem, head: IndexHead, slots: int) -> Ints:
-    """Return the number of the newest entry of each slot; 0 where there is none."""
+    """Return the number of the newest entry of each slot; 0 = there is none."""
     with closing(files.open(head.path, read_only=True)) as file:
         return decode_slots(file.read(HEADER_BYTES, slots * SLOT_BYTES)).astype(np.int64)

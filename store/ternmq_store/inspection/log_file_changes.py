@@ -1,6 +1,6 @@
-"""Changes of log files that an operator decides where no start takes the log over.
+"""Changes of log files by an operator's decision, after which a start accepts the log.
 
-Nothing is deleted. The next start does the rest, as it would have.
+Nothing is deleted. The next start does the rest.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ class LogFileChange(NamedTuple):
     """Description of the change."""
 
     run: Callable[[], object]
-    """Does it, durably. It may raise OSError; doing all of it again goes on."""
+    """Durable change. It may raise OSError; all changes can be run again."""
 
 
 def plan_changes(
@@ -38,18 +38,18 @@ def plan_changes(
     file_bytes: int | None = None,
     fill_gaps: bool = False,
 ) -> Sequence[LogFileChange]:
-    """Return the changes that were asked for, in their order; nothing is changed yet.
+    """Return the requested changes in their order, before any of them is made.
 
     Args:
-        files: The file system.
-        root: The store's directory.
-        set_aside: Names of files of the log that are none of it.
-        file_bytes: The right length of its files; None = not decided.
-        fill_gaps: Files that are missing between others do not come back.
+        files: File system.
+        root: Directory of the store.
+        set_aside: Names of files in the log's folder that are foreign to the log.
+        file_bytes: Right length of the log's files; None = no decision.
+        fill_gaps: True = missing files between others are lost.
 
     Raises:
-        StoreNotFound: There is no store.
-        UsageError: A file is not there, or the log's cannot be of that length.
+        StoreNotFound: `root` is no store.
+        UsageError: A file is missing, or the log's files cannot have that length.
     """
     found = find_log_files(files, root)
     names = {file.path.name for file in found}
@@ -76,7 +76,7 @@ def plan_changes(
 def _fitted(
     files: FileSystem, root: Path, kept: Sequence[FoundFile], file_bytes: int
 ) -> Sequence[LogFileChange]:
-    """Return the changes that give every file of the log its length."""
+    """Return the changes that give each file of the log the length `file_bytes`."""
     steps: list[LogFileChange] = []
     for file in kept:
         if file_bytes <= 0 or file.base % file_bytes:
@@ -99,7 +99,7 @@ def _fitted(
 def _filled(
     files: FileSystem, kept: Sequence[FoundFile], file_bytes: int | None
 ) -> Sequence[LogFileChange]:
-    """Return the changes that make missing files, empty: the next start lengthens them."""
+    """Return the changes that make missing files, empty; the next start lengthens them."""
     lengths = Counter(file.file_bytes for file in kept if file.file_bytes)
     if not lengths:
         return ()

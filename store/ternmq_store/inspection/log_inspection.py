@@ -1,8 +1,8 @@
-"""Reads of a commit log that may be damaged or in use: nothing is opened for writing.
+"""Reads of a commit log that may be damaged or in use, without a write.
 
-A walk goes through the files in order and gives what it finds: records, the blank records at the
-end of files, and bad ranges. A bad range ends where the next record begins: at a magic number
-with the physical offset of that very place. Memory stays the same however long the log is.
+A walk yields records, the blank records at the ends of files, and bad ranges, in order. A bad range
+ends at the next record: a magic number with the physical offset of that very position. The use of
+memory does not depend on the length of the log.
 
 Source: RocketMQ `CommitLog.checkMessageAndReturnSize`, which does not go on behind a bad record.
 """
@@ -31,29 +31,29 @@ from ternmq_store.log.log_window import LogWindow
 
 PIECE_BYTES: Final = 4 << 20
 _RECORD_BYTES_MAX: Final = 128 << 20
-"""No record is longer, whatever the broker that wrote it allowed."""
+"""Limit of a record's length, above that of any broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRecord:
-    """A record whose sizes add up and which says that it is where it lies."""
+    """A record with consistent sizes at the offset that it claims."""
 
     file: FoundFile
     offset: PhysicalOffset
     record: Record
     problem: str
-    """Damage of its content; empty for a good one."""
+    """Damage of the content; empty = there is none."""
 
     is_checksummed: bool
-    """The record ends with a checksum of the whole."""
+    """True if the record ends with a checksum of the whole."""
 
     is_checksum_right: bool
-    """The checksum of the whole holds, or there is none."""
+    """True if the checksum of the whole is right, or there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundBlank:
-    """The record that says that the log goes on in the next file."""
+    """Blank record at the end of a file, behind which the next file continues the log."""
 
     file: FoundFile
     offset: PhysicalOffset
@@ -74,11 +74,11 @@ LogItem = FoundRecord | FoundBlank | BadRange
 
 
 def find_log_files(files: FileSystem, root: Path) -> Sequence[FoundFile]:
-    """Return the files of the log below `root`, oldest first; other files are passed over.
+    """Return the files of the log below `root`, oldest first, without other files.
 
     Raises:
-        StoreNotFound: There is no log's folder.
-        OSError: It cannot be read.
+        StoreNotFound: The folder of the log is missing.
+        OSError: The folder cannot be read.
     """
     return find_files(files, check_folder(files, root))
 
@@ -87,7 +87,7 @@ def check_folder(files: FileSystem, root: Path) -> Path:
     """Return the folder of the log below `root`.
 
     Raises:
-        StoreNotFound: It is not there.
+        StoreNotFound: The folder is missing.
     """
     folder = commit_log_folder(root)
     if not files.exists(folder):
@@ -96,7 +96,7 @@ def check_folder(files: FileSystem, root: Path) -> Path:
 
 
 def walk_log(files: FileSystem, log_files: Sequence[FoundFile]) -> Generator[LogItem]:
-    """Yield the records, blank records and damage of the log in order, without the zeros behind it.
+    """Yield records, blank records and damage of the log in order, without the zeros at its end.
 
     Raises:
         OSError: A file cannot be read.
@@ -150,10 +150,10 @@ def _walk_file(files: FileSystem, log_file: FoundFile, *, is_last: bool) -> Gene
 
 
 def _read_piece(window: LogWindow, file: FoundFile, position: int) -> FoundRecord | FoundBlank:
-    """Return what lies at `position`.
+    """Return the record or blank record at `position`.
 
     Raises:
-        CorruptRecord: It is neither a record nor a blank one.
+        CorruptRecord: The bytes are neither.
     """
     at = PhysicalOffset(file.base + position)
     left = file.file_bytes - position
@@ -179,7 +179,7 @@ def _problem(record: Record, left: int) -> str:
 
 
 def next_piece(window: LogWindow, file: FoundFile, start: int) -> int:
-    """Return where, at or behind `start`, the next record begins; the file's end if none does."""
+    """Return the position of the next record from `start` on; else the length of the file."""
     for position in window.claims(start):
         with suppress(CorruptRecord):
             _read_piece(window, file, position)

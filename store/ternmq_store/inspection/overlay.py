@@ -1,6 +1,6 @@
-"""A file system over another one: what is changed stays in memory, and what lies below as it is.
+"""A file system over another one: changes stay in memory, and the lower file system is only read.
 
-So the very code that opens a store can be run on one that must not be written to.
+So the code that opens a store can run on a store that must not be written.
 """
 
 import errno
@@ -16,11 +16,11 @@ from ternmq_store.disk.directory_lock import Node
 from ternmq_store.disk.filesystem import File, FileSystem, Region
 
 MEMORY_BYTES_MAX: Final = 1 << 30
-"""Bytes that may be rebuilt in memory: the consume queues of some 50 million messages."""
+"""Limit of bytes that are built in memory: the consume queues of some 50 million messages."""
 
 
 class _Content:
-    """A file as it is below, until it is changed."""
+    """Content of a file: that of the file below, until a change."""
 
     def __init__(self, below: FileSystem | None, path: Path) -> None:
         self._below = below
@@ -45,7 +45,7 @@ class _Content:
             return file.read(position, length)
 
     def changeable(self) -> NDArray[np.uint8]:
-        """Return the content; what is put there is seen by nobody below."""
+        """Return the content for changes, which do not reach the file below."""
         if self.data is None:
             with self._opened() as file:
                 self._region = file.map() if file.size() else None
@@ -64,7 +64,7 @@ class _Content:
         self.data = None
         region, self._region = self._region, None
         if region is not None:
-            with suppress(BufferError):  # a slice that is still referred to closes it later
+            with suppress(BufferError):  # the last slice in use closes it later
                 region.close()
 
 
@@ -94,17 +94,17 @@ class OverlayFile:
         self.size, self.read, self.resize = content.size, content.read, content.resize
 
     def write(self, position: int, data: bytes | memoryview) -> None:
-        """Put `data` at `position`, in memory."""
+        """Write `data` at `position`, in memory."""
         end = position + len(data)
         if end > self._content.size():
             self._content.resize(end)
         self._content.changeable()[position:end] = np.frombuffer(data, dtype=np.uint8)
 
     def allocate(self, position: int, length: int) -> None:
-        """Count what will be written.
+        """Count memory for a range.
 
         Raises:
-            OSError: ENOMEM when it is more than an overlay may hold.
+            OSError: ENOMEM beyond the limit of an overlay.
         """
         self._files.take(length)
         if position + length > self._content.size():
@@ -119,45 +119,43 @@ class OverlayFile:
         return OverlayRegion(self._content.changeable())
 
     def sync(self) -> None:
-        """Return: nothing goes to the disk."""
+        """Return at once, without a disk."""
 
     def will_need(self, position: int, length: int) -> None:
-        """Return: no disk is involved."""
+        """Return at once, without a disk."""
 
     @property
     def node(self) -> Node:
-        """Identity of the file: never asked."""
+        """Identity of the file, which no preview needs."""
         return (0, 0)
 
     def is_in_place(self) -> bool:
-        """Return True: nobody else sees the file."""
+        """Return True: no other program sees the file."""
         return True
 
     def park(self) -> None:
-        """Return: there is no descriptor."""
+        """Return at once, without a descriptor."""
 
     def close(self) -> None:
-        """Close the file, which keeps what was put into it."""
+        """Close the file; its changes remain."""
 
 
 class OverlayLock:
-    """The lock of a directory of which nobody else sees a change."""
+    """The lock of a directory in memory."""
 
     def is_in_place(self) -> bool:
         """Return True: the lock has no file."""
         return True
 
     def release(self) -> None:
-        """Return: no disk is involved."""
+        """Return at once, without a disk."""
 
 
 class OverlayFileSystem:
-    """Files that are those of another file system, and can be changed without changing it.
-
-    Owned by one preview, on its thread.
+    """Files of another file system with changes in memory. Owned by one preview, on its thread.
 
     Attributes:
-        removed: The files of the other one that are gone here, in the order in which they went.
+        removed: Files of the file system below that were removed here, in order.
     """
 
     def __init__(self, below: FileSystem) -> None:
@@ -172,7 +170,7 @@ class OverlayFileSystem:
         """Count memory.
 
         Raises:
-            OSError: ENOMEM when it is too much.
+            OSError: ENOMEM beyond `MEMORY_BYTES_MAX`.
         """
         self._taken += length
         if self._taken > MEMORY_BYTES_MAX:
@@ -181,7 +179,7 @@ class OverlayFileSystem:
             )
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> OverlayFile:
-        """Open a file; changing it is allowed in any case."""
+        """Open a file, which may be changed even if `read_only`."""
         content = self._contents.get(path)
         if content is None:
             if path not in self._contents and self._below.exists(path):
@@ -194,7 +192,7 @@ class OverlayFileSystem:
         return OverlayFile(self, path, content)
 
     def exists(self, path: Path) -> bool:
-        """Return whether a file or folder is there."""
+        """Return whether a file or folder exists."""
         if path in self._contents:
             return self._contents[path] is not None
         known = self._folders.get(path)
@@ -221,7 +219,7 @@ class OverlayFileSystem:
         return dict.fromkeys(self.files(folder), (0, 0))
 
     def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
-        """Make a folder and those above it."""
+        """Make a folder and its parents."""
         if not self.exists(folder):
             self.make_folder(folder.parent)
             self._folders[folder] = True
@@ -248,17 +246,17 @@ class OverlayFileSystem:
         return self._folders.get(path, False) or path.name in self._below.folders(path.parent)
 
     def sync_folder(self, folder: Path) -> None:
-        """Return: nothing goes to the disk."""
+        """Return at once, without a disk."""
 
     def lock(self, path: Path) -> OverlayLock:
-        """Hold nothing: nobody else sees what is changed."""
+        """Return a lock of a directory in memory."""
         return OverlayLock()
 
     def rest(self, seconds: float) -> None:
         """Return: no disk is involved."""
 
     def close(self) -> None:
-        """Forget everything that was changed."""
+        """Drop all changes."""
         for content in self._contents.values():
             if content is not None:
                 content.close()

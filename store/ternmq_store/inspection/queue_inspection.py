@@ -1,4 +1,4 @@
-"""Reads of the consume queues of a store that may be damaged or in use: nothing is written.
+"""Reads of the consume queues of a store that may be damaged or in use, without a write.
 
 Source: RocketMQ `ConsumeQueue`, `ConsumeQueueExt`.
 """
@@ -19,7 +19,7 @@ from ternmq_store.queues.units import Unit, Units, read_units, unit_of
 
 
 class QueueFiles(NamedTuple):
-    """One consume queue, as it lies in its folder."""
+    """One consume queue by the files in its folder."""
 
     topic: str
     queue_id: int
@@ -28,7 +28,7 @@ class QueueFiles(NamedTuple):
 
     @property
     def start(self) -> QueueOffset:
-        """The queue offset of the first unit that has a place."""
+        """Queue offset of the first unit of the first file."""
         return QueueOffset(self.files[0].base // UNIT_BYTES if self.files else 0)
 
 
@@ -45,7 +45,7 @@ def find_queues(files: FileSystem, root: Path) -> Sequence[QueueFiles]:
 
 
 def misfits(queues: Sequence[QueueFiles]) -> Sequence[tuple[Path, str]]:
-    """Return the files that do not fit those of the other queues, each with the reason."""
+    """Return the files that do not fit the other files, with the reasons."""
     file_bytes = unit_file_bytes([file.file_bytes for queue in queues for file in queue.files])
     found: list[tuple[Path, str]] = []
     for queue in queues:
@@ -59,13 +59,13 @@ def misfits(queues: Sequence[QueueFiles]) -> Sequence[tuple[Path, str]]:
 
 
 def bad_units(units: Units) -> Collection[int]:
-    """Return the places of what is written and can be no unit."""
+    """Return the rows that are written and cannot be units."""
     is_bad = (units["size"] < 0) | ((units["size"] > 0) & (units["offset"] < 0))
     return set(is_bad.nonzero()[0].tolist())
 
 
 class QueueCursor:
-    """Cursor that goes once through a queue's units, forwards, and holds one piece of them."""
+    """Cursor through a queue's units, forwards, with one piece of them in memory."""
 
     def __init__(self, files: FileSystem, queue: QueueFiles) -> None:
         self.queue = queue
@@ -73,7 +73,7 @@ class QueueCursor:
         self._piece: FileUnits | None = next(self._pieces, None)
 
     def take_to(self, offset: QueueOffset) -> Generator[FileUnits]:
-        """Yield every remaining place before `offset`."""
+        """Yield the remaining units before `offset`."""
         while self._piece is not None and self._piece.first < offset:
             file, first, units = self._piece
             count = min(len(units), offset - first)
@@ -81,7 +81,7 @@ class QueueCursor:
             self._skip(count)
 
     def take(self, offset: QueueOffset) -> tuple[FoundFile, tuple[int, int, int]] | None:
-        """Return file and fields of the next unit, if it is the one of `offset`."""
+        """Return file and fields of the next unit if its queue offset is `offset`, else None."""
         piece = self._piece
         if piece is None or piece.first != offset:
             return None
@@ -106,7 +106,7 @@ class ExtReader:
         self._files = find_files(files, queue_ext_folder(root, topic, queue_id))
 
     def unit(self, address: int) -> ExtUnit | None:
-        """Return what lies at `address`, a queue unit's tag code; None if that is no unit."""
+        """Return the ext unit at `address`, the tag code of a queue unit; None = there is none."""
         place = address - FIRST_ADDRESS
         found = next((f for f in self._files if f.base <= place < f.base + f.file_bytes), None)
         if found is None:
@@ -117,9 +117,9 @@ class ExtReader:
 
 
 def last_unit(files: FileSystem, queue: QueueFiles) -> Unit | None:
-    """Return the newest unit of a queue; None when none is written.
+    """Return the newest unit of a queue; None = none is written.
 
-    Units are taken to follow each other, as they do in a sound queue: a few are read.
+    Only a few units are read, on the assumption that a queue has no gaps.
     """
     for found in reversed(queue.files):
         with closing(files.open(found.path, read_only=True)) as file:

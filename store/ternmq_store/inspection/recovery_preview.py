@@ -1,4 +1,4 @@
-"""A preview of the next start's recovery: the same code runs in memory and changes nothing."""
+"""Preview of the next recovery, by the same code in memory, without a change."""
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,41 +26,40 @@ _AREAS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPreview:
-    """Outcome that the next opening of a store would have."""
+    """Outcome of the next opening of a store."""
 
     report: RecoveryReport | None = None
-    """Report of the opening; None when the opening fails."""
+    """Report of the opening; None = the opening fails."""
 
     refusal: str = ""
-    """Reason why the store is refused; empty = it is not."""
+    """Reason of a refusal; empty = the store opens."""
 
     choice: RecoveryDecision | None = None
-    """Decision that it waits for."""
+    """Decision that the opening needs, or None."""
 
     unknown: str = ""
-    """Reason why the outcome is unknown; empty = it is known."""
+    """Reason of an unknown outcome; empty = the outcome is known."""
 
     log_files_removed: Sequence[Path] = ()
     damaged: Sequence[DamagedRange] = ()
-    """Damaged ranges of the log that stay in place and are passed over."""
+    """Damaged ranges of the log, which stay in place; readers pass over them."""
 
     ends: Mapping[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
-    """Number of the next message, by topic and queue id."""
+    """Offset of the next message, by topic and queue id."""
 
 
 def preview_recovery(
     files: FileSystem, root: Path, config: StoreConfig, *, without: Sequence[Path] = ()
 ) -> RecoveryPreview:
-    """Open the store at `root` in memory and tell what that did; nothing is changed.
+    """Open the store at `root` in memory and return the outcome, without a change.
 
-    What is made anew or changed takes memory: at most `MEMORY_BYTES_MAX`, and the files of the
-    log's end.
+    New and changed files take memory: at most `MEMORY_BYTES_MAX`, and the files at the log's end.
 
     Args:
-        files: The file system; only read from.
-        root: The store's directory, which nobody uses.
-        config: The settings of section `store`.
-        without: Files and empty folders that are removed before.
+        files: File system, never written.
+        root: Directory of a store that is not in use.
+        config: Settings of section `store`.
+        without: Files and empty folders that are removed before the opening.
     """
     overlay = OverlayFileSystem(files)
     try:
@@ -95,9 +94,9 @@ def _opened(overlay: OverlayFileSystem, root: Path, config: StoreConfig) -> Reco
 
 
 def preview_findings(preview: RecoveryPreview | None) -> Generator[AuditFinding]:
-    """Yield findings of a preview that an audit does not see in the files.
+    """Yield the findings of a preview that an audit of the files lacks.
 
-    A refusal is a problem, and so is what the opening sets aside or reports as gone.
+    Refusals, foreign files and losses are problems.
     """
     if preview is None:
         return

@@ -1,8 +1,8 @@
 """Repairs that cannot lose a message: removal of files that the next start rebuilds from the log.
 
-Nothing here changes the log. A queue is removed only where the log says all that is in it: not one
-without a record in the log, since nothing else knows where its numbering stands, and not one whose
-last message may lie in a bad range, since its number would be given again.
+No repair changes the log. A queue is removed only if the log has all its units. So a queue without
+a record in the log stays, since its next offset is nowhere else, and so does a queue whose last
+message may lie in a bad range, since its offset would be assigned again.
 """
 
 from collections.abc import Collection, Generator, Sequence
@@ -27,10 +27,10 @@ from ternmq_store.queues.units import Unit
 
 @dataclass(frozen=True, slots=True)
 class RepairStep:
-    """Files and folders to remove for one reason, in this order."""
+    """Files and folders to remove, in order, for one reason."""
 
     text: str
-    """Description of what is removed and of the effect."""
+    """Description of the files and of the effect."""
 
     paths: Sequence[Path]
 
@@ -42,13 +42,13 @@ def plan_repair(
     queues: Collection[tuple[str, int]],
     index: bool,
 ) -> Sequence[RepairStep]:
-    """Return what would be removed; nothing is changed.
+    """Return the files to remove, before a change.
 
     Args:
-        files: The file system.
-        root: The store's directory.
-        queues: Topic and queue id of the consume queues to be built anew.
-        index: Let the index be built anew.
+        files: File system.
+        root: Directory of the store.
+        queues: Topic and queue id of the consume queues to rebuild.
+        index: True = the index is rebuilt.
     """
     steps: list[RepairStep] = []
     leftovers = [path for path in (next_file_path(root),) if files.exists(path)]
@@ -77,24 +77,20 @@ class KeptQueue(NamedTuple):
 
 
 class QueueChoice(NamedTuple):
-    """Queues that are to be rebuilt, and those that are not."""
+    """Queues to rebuild, and queues that stay."""
 
     removed: Collection[tuple[str, int]]
     kept: Sequence[KeptQueue]
 
 
 def choose_queues(files: FileSystem, root: Path, audit: StoreAudit, *, all_of: bool) -> QueueChoice:
-    """Return which queues can be built anew without a number that is given twice.
+    """Return the faulty queues that can be rebuilt without an offset that is assigned twice.
 
-    Args:
-        files: The file system.
-        root: The store's directory.
-        audit: A finished check of it.
-        all_of: Sound ones too.
+    With `all_of`, sound queues are among them. The `audit` of the store is finished.
     """
     seen = audit.queues
     assert seen is not None, "the check is not finished"
-    # What was noted counts if nobody has written to the log since.
+    # Notes of the queues are valid if no program has written to the log since.
     noted = audit.notes.queues if audit.notes.queues_at == audit.end else ()
     ends = {(one.topic, one.queue_id): one.end for one in noted}
     removed: list[tuple[str, int]] = []
@@ -129,12 +125,12 @@ def _is_bad(audit: StoreAudit, unit: Unit | None) -> bool:
 def lost_numbers(
     audit: StoreAudit, before: RecoveryPreview, after: RecoveryPreview
 ) -> Sequence[KeptQueue]:
-    """Return the queues that would give a number again, or lack a message, after a repair.
+    """Return the queues that would assign an offset twice, or lack a message, after a repair.
 
     Args:
-        audit: A finished check of the store.
-        before: What a start does without the repair.
-        after: What it does when the queues were removed.
+        audit: Finished check of the store.
+        before: Outcome of a start without the repair.
+        after: Outcome of a start after the removal of the queues.
     """
     assert audit.queues is not None, "the check is not finished"
     if after.report is None:
@@ -161,7 +157,7 @@ def lost_numbers(
 def queue_paths(
     files: FileSystem, root: Path, queues: Collection[tuple[str, int]]
 ) -> Generator[Path]:
-    """Yield the files and folders of queues, in the order in which they can be removed."""
+    """Yield the files and folders of queues in the order of their removal."""
     for top in (consume_queue_folder(root), consume_queue_ext_folder(root)):
         for topic, queue_id in sorted(queues):
             folder = top / topic / str(queue_id)
@@ -171,10 +167,10 @@ def queue_paths(
 
 
 def carry_out(files: FileSystem, root: Path, steps: Sequence[RepairStep]) -> None:
-    """Remove what `steps` name, durably. The caller holds the store's lock.
+    """Remove the files of `steps`, durably. The caller holds the store's lock.
 
     Raises:
-        OSError: Part of it may be gone; doing it again goes on.
+        OSError: Some files may be gone; the removal can be repeated.
     """
     for step in steps:
         for path in step.paths:
