@@ -121,7 +121,7 @@ def test_rows_equal_their_messages(
     assert built.batch.to_pylist() == [each for _, each in expected]
     assert [damage.row for damage in built.damaged] == broken
     assert all(type(damage.error) is CorruptBody for damage in built.damaged)
-    assert built.looked_at == len(originals)
+    assert built.inspected == len(originals)
 
 
 @given(laid_out(), st.data())

@@ -76,7 +76,7 @@ class BuiltRows(NamedTuple):
     """Indices of the records in the batch, in their order."""
 
     damaged: Sequence[DamagedRow]
-    looked_at: int
+    inspected: int
     """Number of the first records that are in the batch or damaged. It is less than their total if
     the decompressed bodies exceed the limit of a batch."""
 
@@ -119,28 +119,28 @@ def build_rows(
     """
     starts, sizes = starts.astype(np.int64), sizes.astype(np.int64)
     found, damaged = find_records(view, starts, sizes, expected)
-    looked_at = len(starts)
+    inspected = len(starts)
     unpacked: Sequence[tuple[int, bytes]] = ()
     if found is not None and column_names.BODY in columns:
         bodies = unpack_bodies(found, bytes_max)
         unpacked = bodies.unpacked
         if bodies.rows < len(found.rows):
-            looked_at = int(found.rows[bodies.rows])
-        if bodies.broken or looked_at < len(starts):
+            inspected = int(found.rows[bodies.rows])
+        if bodies.broken or inspected < len(starts):
             damaged += [DamagedRow(int(found.rows[row]), error) for row, error in bodies.broken]
             keep = np.arange(len(found.rows)) < bodies.rows
             keep[[row for row, _ in bodies.broken]] = False
             moved = np.cumsum(keep) - 1
             unpacked = [(int(moved[row]), body) for row, body in unpacked]
             found = found.only(keep)
-    damaged = sorted((d for d in damaged if d.row < looked_at), key=lambda each: each.row)
+    damaged = sorted((d for d in damaged if d.row < inspected), key=lambda each: each.row)
     if found is None or not len(found.rows):
-        return BuiltRows(_no_rows(columns), starts[:0], damaged, looked_at)
+        return BuiltRows(_no_rows(columns), starts[:0], damaged, inspected)
     made = _Columns(found, unpacked, broker_name)
     batch = arrow.RecordBatch.from_arrays(
         [made.column(name) for name in columns], schema=arrow_schema(columns)
     )
-    return BuiltRows(batch, found.rows, damaged, looked_at)
+    return BuiltRows(batch, found.rows, damaged, inspected)
 
 
 def _no_rows(columns: Sequence[str]) -> "pa.RecordBatch":

@@ -120,10 +120,10 @@ class PropertyColumns:
         """Return all properties of each row, except hidden ones."""
         codes = self._codes
         pairs: slice | NDArray[np.bool_] = slice(None)
-        left_out = [self._code_of[name] for name in names.HIDDEN if name in self._code_of]
+        hidden = [self._code_of[name] for name in names.HIDDEN if name in self._code_of]
         rows = self._row_of
-        if left_out:
-            pairs = ~np.isin(codes, left_out)
+        if hidden:
+            pairs = ~np.isin(codes, hidden)
             codes, rows = codes[pairs], rows[pairs]
         keys = self._names.take(arrow.array(codes))
         begins, ends = self._separators[pairs] + 1, self._ends[pairs]

@@ -112,15 +112,15 @@ def find_records(
     if len(rows) and good.all():
         layout = lay_out(view, starts, ends, places)
     if isinstance(layout, int):
-        damaged = _look_at_each(view, starts, sizes, places)
+        damaged = _check_each(view, starts, sizes, places)
         rows = np.setdiff1d(rows, [each.row for each in damaged])
         if not len(rows):
             return None, damaged
         layout = lay_out(view, starts[rows], ends[rows], None)
-        assert isinstance(layout, RecordLayout), "what is good one by one is good together"
+        assert isinstance(layout, RecordLayout), "good records are good together"
     found = ValidRecords(view, layout, rows)
-    told = expected.only(rows) if expected is not None and damaged else expected
-    for bad, reason in _doubts(found, told):
+    required = expected.only(rows) if expected is not None and damaged else expected
+    for bad, reason in _doubts(found, required):
         if bad.any():
             claimed = starts if places is None else places
             damaged += [
@@ -188,7 +188,7 @@ def _have_heads(view: bytes | memoryview, starts: Ints, sizes: Ints) -> NDArray[
     return good
 
 
-def _look_at_each(
+def _check_each(
     view: bytes | memoryview, starts: Ints, sizes: Ints, places: Ints | None
 ) -> list[DamagedRow]:
     """Return the damage of each record, without a check of checksums."""

@@ -110,7 +110,7 @@ def same_texts(
     data: bytes | memoryview,
     begins: Ints,
     ends: Ints,
-    wanted: Sequence[bytes],
+    texts: Sequence[bytes],
     which: Ints | None,
 ) -> NDArray[np.bool_]:
     """Return a mask of the slices with the expected bytes.
@@ -119,14 +119,14 @@ def same_texts(
         data: Bytes with the slices.
         begins: Positions of the slices in it.
         ends: Ends of the slices.
-        wanted: Expected bytes.
-        which: Row of `wanted` that each slice must equal; None = the first.
+        texts: Expected bytes.
+        which: Index of `texts` that each slice must equal; None = the first.
     """
     kind = arrow.binary()
     if which is None:
-        expected = arrow.scalar(wanted[0], kind)
+        expected = arrow.scalar(texts[0], kind)
     else:
-        expected = arrow.array(wanted, type=kind).take(arrow.array(which))
+        expected = arrow.array(texts, type=kind).take(arrow.array(which))
     same: NDArray[np.bool_] = compute.equal(gather(data, begins, ends), expected).to_numpy(
         zero_copy_only=False
     )

@@ -1,1 +1,1 @@
-"""Scans of a store's directory from outside of the broker, many messages at once."""
+"""Scans of a store's directory from outside the broker, many messages at once."""

@@ -1,6 +1,6 @@
-"""A store's directory as it is read from outside: which files it has, and what is known of them.
+"""Read-only view of a store's directory: its files, and the known facts about them.
 
-Nothing is opened for writing, and the lengths of files are read off the files. A broker may use the
+No file is opened for writing, and the lengths of files come from the files. A broker may use the
 directory meanwhile.
 """
 
@@ -49,35 +49,35 @@ logger = logging.getLogger(__name__)
 
 
 class StoreDirectory:
-    """A store's directory for one reader. To make one reads little of it and leaves nothing open.
+    """A store's directory for one reader. Its creation reads little and leaves no file open.
 
-    Files of the log that do not fit are read as a start would leave them: without what is none of
-    the log, and with what is missing as a damaged range.
+    Log files that do not fit are read as a start would leave them: without foreign files, and with
+    missing bytes as a damaged range.
 
     Raises:
         StoreNotFound: There is no store.
-        UndecidedStore: No start would tell which files are the log's, or how long they are.
-        StoreError: Somebody removed a file of the log while a broker uses it.
-        OSError: It cannot be read.
+        UndecidedStore: The log's files, or their length, are undecided; a start would fail, too.
+        StoreError: A log file was removed while a broker uses the store.
+        OSError: The directory cannot be read.
 
     Attributes:
-        files: The file system, with the log's files as they should be.
+        files: The file system, with the log files as they should be.
         root: The directory.
         broker_name: Name of the broker whose store this is, for rows.
-        log_start: Where the log began when this was made.
-        log_end: Behind its last file then.
-        log_file_bytes: Of each file of the log; 0 when there is none.
-        is_in_use: A broker used it then.
-        was_cut_short: A broker uses it, or the last one did not bring its use to an end.
+        log_start: Start of the log at the creation of this object.
+        log_end: Log offset behind the last file then.
+        log_file_bytes: Length of each log file; 0 = there is none.
+        is_in_use: True if a broker used the store then.
+        was_cut_short: True if a broker uses the store, or the last one did not close it.
         quarantine: Ranges of the log that are known to be damaged.
         checksummed: Ranges of the log in which every record has a checksum of the whole.
-        may_map: Files of the log may be mapped to read single records of them.
+        may_map: True = log files may be mapped for reads of single records.
     """
 
     def __init__(self, files: FileSystem, root: Path, broker_name: str = "") -> None:
         check_folder(files, root)
-        session = StoreSession(files, root, self._tell)
-        # That a file cannot be read is for those to tell who want something of it.
+        session = StoreSession(files, root, self._log_reason)
+        # Only a read of an unreadable file raises its error.
         plan = find_plan(files, root, session, StoreConfig().commit_log_file_bytes, unread=OSError)
         self.files = files if plan.is_in_order else _fitted(files, plan)
         self.root = root
@@ -87,10 +87,10 @@ class StoreDirectory:
         self.log_end = PhysicalOffset(plan.row[-1].base + plan.file_bytes if plan.row else 0)
         self.is_in_use = files.is_locked(lock_path(root))
         lost = [file.path for file in plan.row[:-1] if not file.file_bytes]
-        if self.is_in_use and lost:  # a start puts a file there, and retention leaves no gap
+        if self.is_in_use and lost:  # a start fills a gap with a file, and retention leaves none
             raise StoreError(f"{lost[0]} was removed while a broker uses the store")
         self.was_cut_short = load_abort(files, root) is not None
-        # What was noted before somebody else used the directory does not count.
+        # Notes from before another program used the directory do not count.
         counts = session.last_use in (LastUse.CLEAN, LastUse.CRASHED)
         self.quarantine = session.quarantine if counts else Quarantine()
         for damaged in plan.damage(session.flushed):
@@ -99,11 +99,11 @@ class StoreDirectory:
         self.may_map = True
         self._unit_file_bytes: int | None = None
 
-    def _tell(self, reason: str) -> None:
+    def _log_reason(self, reason: str) -> None:
         logger.warning("notes of a store do not count path=%s reason=%s", self.root, reason)
 
     def source(self, log_end: int | None = None) -> LogSource:
-        """Return the log up to a place; None = as far as it went."""
+        """Return the source of the log up to a log offset; None = `log_end`."""
         return LogSource(
             files=self.files,
             folder=commit_log_folder(self.root),
@@ -117,16 +117,16 @@ class StoreDirectory:
         )
 
     def verify(self, offset: PhysicalOffset) -> Verify:
-        """Return how much of the record at `offset` is checked."""
+        """Return the depth of the check of the record at `offset`."""
         return Verify.WHOLE if is_inside(self.checksummed, offset) else Verify.BODY
 
     def border_behind(self, offset: PhysicalOffset) -> PhysicalOffset | None:
-        """Return the first place behind `offset` where `verify` may tell another thing."""
+        """Return the next log offset at which `verify` may change; None if there is none."""
         return next_border(self.checksummed, offset)
 
     @property
     def unit_file_bytes(self) -> int:
-        """Length of the queues' files; 0 when there is none."""
+        """Length of the consume queue files; 0 = there is none."""
         if self._unit_file_bytes is None:
             self._unit_file_bytes = unit_file_bytes(
                 [
@@ -143,7 +143,7 @@ class StoreDirectory:
         return UnitFiles(self.files, folder, self.queue_file_bytes(topic, queue_id), begin, end)
 
     def queue_file_bytes(self, topic: str, queue_id: int) -> int:
-        """Return the length of one queue's files; that of others when it has none yet."""
+        """Return the length of one queue's files; that of other queues if it has none yet."""
         folder = queue_folder(self.root, topic, queue_id)
         for name in self.files.files(folder):
             if file_base(name) is not None:
@@ -153,7 +153,7 @@ class StoreDirectory:
         return self.unit_file_bytes or UNIT_BYTES
 
     def ext_source(self, topic: str, queue_id: int) -> ExtSource | None:
-        """Return where the tag codes lie that units have no room for; None if there are none."""
+        """Return the source of a queue's extension; None if it has none."""
         folder = queue_ext_folder(self.root, topic, queue_id)
         for name in self.files.files(folder):
             if file_base(name) is not None and (length := _file_bytes(self.files, folder / name)):
@@ -161,16 +161,16 @@ class StoreDirectory:
         return None
 
     def queues(self) -> Sequence[ScanRange]:
-        """Return every queue with what can be read of it: from its first message to its last unit.
+        """Return the readable range of every queue: from its first message to its last unit.
 
-        Where nobody closed the store, as after a crash and in a copy of a directory in use, the
-        last units may tell of messages that the log does not have: these do not count, as they
-        would not for a broker that opens it. Queues of which no message is left are not returned.
+        After a crash, and in a copy of a directory in use, the last units may point to records that
+        the log does not have: these units do not count, as at the start of a broker. Queues without
+        messages are left out.
 
         Raises:
             StoreError: Files of a queue are missing, or have several lengths; or there are only
                 records, or only queues.
-            OSError: It cannot be read.
+            OSError: The directory cannot be read.
         """
         found: list[ScanRange] = []
         is_closed = self.is_in_use or not self.was_cut_short
@@ -194,7 +194,7 @@ class StoreDirectory:
         return found
 
     def _check_whole(self, queues: Sequence[QueueFiles]) -> None:
-        """Refuse a directory that is not in use and lacks its queues, or its log, altogether."""
+        """Refuse a directory that is not in use and has no queues at all, or no log."""
         folder = consume_queue_folder(self.root)
         if self.log_end and not self.is_in_use and not self.files.exists(folder):
             raise StoreError(
@@ -206,7 +206,7 @@ class StoreDirectory:
 
     @cached_property
     def _content_end(self) -> PhysicalOffset:
-        """Return where the log ends: behind it is nothing but zeros."""
+        """Return the log offset behind which the files have only zeros."""
         for file in reversed(find_log_files(self.files, self.root)):
             with closing(self.files.open(file.path, read_only=True)) as opened:
                 if end := LogWindow.of_file(opened, file.base).content_end(0):
@@ -214,13 +214,13 @@ class StoreDirectory:
         return self.log_start
 
     def _cut(self, units: UnitFiles, content: PhysicalOffset, folder: Path) -> None:
-        """Leave out the last units when the log, which ends at `content`, lacks their records."""
+        """Cut the last units whose records the log, which ends at `content`, does not have."""
         written = units.end
         units.end = first_from(units, content)
         if units.end > units.min_offset:
             place, size, _ = units.unit(QueueOffset(units.end - 1))
             is_last = size != PADDING_SIZE and place + size >= content and place >= self.log_start
-            if is_last and not self._is_whole(place, size):
+            if is_last and not self._is_complete(place, size):
                 units.end = QueueOffset(units.end - 1)
         if units.end < written:
             logger.warning(
@@ -230,8 +230,8 @@ class StoreDirectory:
                 written - 1,
             )
 
-    def _is_whole(self, place: PhysicalOffset, size: int) -> bool:
-        """Return whether the log's last record is all there: no property ends with a zero."""
+    def _is_complete(self, place: PhysicalOffset, size: int) -> bool:
+        """Return whether the log's last record is complete: no property ends with a zero."""
         file, base = self.source().open(place)
         try:
             record = decode_record(file.read(place - base, size), 0, at=place)
@@ -242,12 +242,12 @@ class StoreDirectory:
         return record is not None and not record.properties.endswith(b"\0")
 
     def first_message(self, topic: str, queue_id: int, end: int) -> QueueOffset:
-        """Return the first message of a queue whose record the log has now; `end` if none has.
+        """Return the first message of a queue whose record is in the log now; `end` if none is.
 
         Args:
-            topic: The queue's.
-            queue_id: Its number.
-            end: Behind its last message.
+            topic: Topic of the queue.
+            queue_id: Number of the queue.
+            end: Queue offset behind the last message.
         """
         folder = consume_queue_folder(self.root) / topic / str(queue_id)
         bases = [base for base in map(file_base, self.files.files(folder)) if base is not None]
@@ -263,7 +263,7 @@ class StoreDirectory:
 
 
 def _fitted(files: FileSystem, plan: LogFilePlan) -> FileSystem:
-    """Return the files with those of the log as `plan` has them; none is changed."""
+    """Return a view of the files with the log files as in `plan`; no file is changed."""
     fitted = OverlayFileSystem(files)
     for file in plan.misnamed:
         fitted.rename(file.path, right_path(file))
@@ -285,7 +285,7 @@ def _check_row(row: Sequence[FoundFile], length: int) -> None:
     """Refuse files that do not follow each other.
 
     Raises:
-        StoreError: One does not; names it.
+        StoreError: A file does not follow the one before; the text names it.
     """
     fits = count_in_row([(file.base, file.file_bytes) for file in row], length)
     if fits < len(row):

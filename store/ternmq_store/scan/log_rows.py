@@ -24,29 +24,29 @@ if TYPE_CHECKING:
     from ternmq_store.disk.filesystem import Region
 
 _GAP_BYTES_MAX: Final = 16 << 10
-"""To read so much in vain costs no more than another read."""
+"""Bytes of a gap whose read costs no more than another read."""
 
 _SLACK_BYTES: Final = 1 << 20
 _AHEAD_BYTES: Final = 8 << 20
 
 
 class RecordSelection(NamedTuple):
-    """Records of one file of the log, as units tell of them."""
+    """Records of one log file, selected by units or by a walk."""
 
     starts: Ints
     sizes: Ints
     numbers: Ints | None
-    """Queue offsets of the records; None when no unit gives them."""
+    """Queue offsets of the records by their units; None = the records were found by a walk."""
 
     queues: Sequence[tuple[bytes, int]]
     queue_of: Ints | None
 
     def part(self, begin: int, end: int) -> "RecordSelection":
-        """Return those from `begin` on before `end`."""
+        """Return the records from row `begin` on before row `end`."""
         return self.only(slice(begin, end))
 
     def only(self, rows: slice | NDArray[np.bool_]) -> "RecordSelection":
-        """Return some of them."""
+        """Return some of the records."""
         return self._replace(
             starts=self.starts[rows],
             sizes=self.sizes[rows],
@@ -56,10 +56,10 @@ class RecordSelection(NamedTuple):
 
 
 class ScannedRows(NamedTuple):
-    """Rows of some records, from the first one on."""
+    """Rows of the first records of a selection."""
 
     batch: "pa.RecordBatch | None"
-    looked_at: int
+    inspected: int
     damaged: Sequence[DamagedRow]
 
 
@@ -67,11 +67,11 @@ class LogRows:
     """Builder of rows from the records in one file of the log. The caller closes it.
 
     Args:
-        directory: The store.
-        spec: What is wanted of them, checked.
-        base: Where the file begins.
-        log_end: Records that end behind it are not read. None = the end of the log's last file.
-        has_quarantine: Records in ranges that are known to be damaged count as damaged.
+        directory: Directory of the store.
+        spec: Filter and columns, checked.
+        base: Base of the log file.
+        log_end: Log offset up to which records are read. None = the end of the log's last file.
+        has_quarantine: True = records in known damaged ranges count as damaged.
 
     Raises:
         FileNotFoundError: The file was deleted.
@@ -109,7 +109,7 @@ class LogRows:
         self._file.close()
 
     def take(self, choice: RecordSelection) -> ScannedRows:
-        """Look at records until a batch is full; at least at one, of which there must be one.
+        """Inspect records until a batch is full: at least one, which there must be.
 
         Raises:
             OSError: The disk failed.
@@ -140,13 +140,13 @@ class LogRows:
             ).only(rows),
             bytes_max=self._spec.batch_bytes_max,
         )
-        looked_at = len(choice.starts)
-        if built.looked_at < len(rows):
-            looked_at = int(rows[built.looked_at])
+        inspected = len(choice.starts)
+        if built.inspected < len(rows):
+            inspected = int(rows[built.inspected])
         damaged += [DamagedRow(int(rows[row]), error) for row, error in built.damaged]
-        damaged = sorted((d for d in damaged if d.row < looked_at), key=lambda each: each.row)
+        damaged = sorted((d for d in damaged if d.row < inspected), key=lambda each: each.row)
         batch = matching_rows(built.batch, self._spec)
-        return ScannedRows(batch if batch.num_rows else None, looked_at, damaged)
+        return ScannedRows(batch if batch.num_rows else None, inspected, damaged)
 
     def _count(self, choice: RecordSelection) -> int:
         """Return how many of the records one batch may have."""
@@ -161,18 +161,18 @@ class LogRows:
         return count
 
     def _readable(self, choice: RecordSelection) -> tuple[Ints, list[DamagedRow]]:
-        """Return which records are to be read, and what is known of the others without that."""
+        """Return the rows of records to read, and the damage that is known without a read."""
         possible = self._possible(choice)
         bad = np.zeros(len(possible), dtype=np.bool_)
         if self._has_quarantine:
             bad = self._directory.quarantine.places.are_in(choice.starts) & possible
-        whys = (
+        reasons = (
             (~possible, "its unit points behind the end of the log's file"),
-            (bad, "it lies in a stretch of the log that is known as damaged"),
+            (bad, "it lies in a known damaged range of the log"),
         )
         damaged = [
-            self._damage(choice, row, why)
-            for rows, why in whys
+            self._damage(choice, row, reason)
+            for rows, reason in reasons
             for row in np.flatnonzero(rows).tolist()
         ]
         return np.flatnonzero(possible & ~bad), damaged
@@ -181,20 +181,20 @@ class LogRows:
         return self._directory.verify(PhysicalOffset(int(choice.starts[0]))) is Verify.WHOLE
 
     def _possible(self, choice: RecordSelection) -> NDArray[np.bool_]:
-        """Return which records end where they may; one that seems huge must say so itself."""
+        """Return which records end within the file; a huge size must be in the header, too."""
         good: NDArray[np.bool_] = choice.starts + choice.sizes <= self._limit
         good &= choice.starts >= self.base
         for row in np.flatnonzero(good & (choice.sizes > self._spec.batch_bytes_max)).tolist():
             start, size = int(choice.starts[row]), int(choice.sizes[row])
-            says = read_size(self._read(start - self.base, SIZE_BYTES))
-            good[row] = says == size
+            claimed = read_size(self._read(start - self.base, SIZE_BYTES))
+            good[row] = claimed == size
         return good
 
     def _damage(self, choice: RecordSelection, row: int, reason: str) -> DamagedRow:
         return DamagedRow(row, CorruptRecord(PhysicalOffset(int(choice.starts[row])), reason))
 
     def _matching(self, view: memoryview, positions: Ints, sizes: Ints) -> NDArray[np.bool_]:
-        """Return which records the condition wants, and which cannot be read: those are damaged."""
+        """Return which records pass the condition, or cannot be read: the latter are damaged."""
         keep = self._record_filter
         assert keep is not None, "there is a condition"
         found = [
@@ -204,10 +204,10 @@ class LogRows:
         return np.array(found, dtype=np.bool_)
 
     def _bytes_of(self, starts: Ints, sizes: Ints) -> tuple[memoryview, Ints]:
-        """Return bytes that hold the records, and where in them each begins.
+        """Return bytes that hold the records, and the position of each.
 
-        Records that lie close together are read with what is between them; others are left where
-        they are, in the map of the file; where that cannot be had, they are put side by side.
+        Records that lie close together are read with the gaps between them; others stay in the map
+        of the file; without a map they are joined.
         """
         begin, end = int(starts.min()), int((starts + sizes).max())
         if end - begin <= 2 * int(sizes.sum()) + _SLACK_BYTES:
@@ -226,7 +226,7 @@ class LogRows:
         try:
             return self._file.read(position, length)
         except OSError as error:
-            # It does not say what was read.
+            # The error itself does not name the file.
             raise OSError(error.errno, error.strerror, str(self._file.path)) from error
 
     def will_need(self, start: int) -> None:
@@ -241,7 +241,7 @@ def _read_each(
     cuts = np.flatnonzero((gaps < 0) | (gaps > _GAP_BYTES_MAX)) + 1
     pieces: list[memoryview] = []
     for rows in np.split(np.arange(len(starts)), cuts):
-        # A part at a time, so that what lies between is never held for long.
+        # A part at a time: the gaps need memory only for a short time.
         while len(rows):
             at = int(starts[rows[0]])
             near = rows[: int(np.searchsorted(starts[rows], at + _SLACK_BYTES))]

@@ -1,8 +1,7 @@
-"""Scan of a whole store without a broker: by file of the log, the messages that queues reach.
+"""Scan of a whole store without a broker: the messages that queues reach, by log file.
 
-Each file is a part, which can be read by itself: its messages come in the order of the log,
-whatever their queues. What queues do not reach is not given: records that were never dispatched, or
-whose topic was deleted.
+Each log file is a partition: its messages come in the order of the log, across queues. Records that
+no queue reaches are left out: those that were never dispatched, or whose topic was deleted.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -25,30 +24,30 @@ from ternmq_store.scan.user_topics import is_user_topic
 
 _PIECE_UNITS: Final = 4_096
 _WINDOW_BYTES: Final = 16 << 20
-"""Units are gathered for so much of the log at a time."""
+"""Bytes of the log for which units are collected at a time."""
 
 _OPEN_MAX: Final = 256
-"""Limit of open queues: with more, files are opened anew for each window."""
+"""Limit of open queues: with more, each window opens their files again."""
 
 
 class LogFilePartition(NamedTuple):
-    """The messages in one file of the log."""
+    """Messages in one log file."""
 
     base: int
-    """Start of the file."""
+    """Base of the file."""
 
     ranges: Sequence[ScanRange]
-    """Messages of each queue in it."""
+    """Messages of each queue in the file."""
 
 
 def plan_directory(
     directory: StoreDirectory, *, topics: Collection[str] | None = None
 ) -> Sequence[LogFilePartition]:
-    """Return what is to be read, by file of the log.
+    """Return the partitions of a store, by log file.
 
     Args:
-        directory: The store.
-        topics: Whose messages; each is read whatever it is. None = those of all user topics.
+        directory: Directory of the store.
+        topics: Topics to read, also system topics. None = all user topics.
 
     Raises:
         StoreError: Files are missing.
@@ -65,11 +64,11 @@ def plan_directory(
 def plan_ranges(
     directory: StoreDirectory, ranges: Sequence[ScanRange]
 ) -> Sequence[LogFilePartition]:
-    """Return the parts of the log that hold these messages.
+    """Return the partitions that hold the messages of ranges.
 
     Args:
-        directory: The store.
-        ranges: At most one of each queue, within what `directory.queues` tells.
+        directory: Directory of the store.
+        ranges: At most one range of each queue, within those of `directory.queues`.
 
     Raises:
         OSError: The disk failed.
@@ -82,7 +81,7 @@ def plan_ranges(
             for base in bases:
                 if units.min_offset >= scan_range.end:
                     break
-                # Each unit falls to a part, even where a damaged one misleads the search.
+                # Each unit belongs to a partition, even if a damaged one misleads the search.
                 is_last = base == bases[-1]
                 end = scan_range.end if is_last else first_from(units, PhysicalOffset(base + step))
                 if end > units.min_offset:
@@ -94,17 +93,17 @@ def plan_ranges(
 def scan_partition(
     directory: StoreDirectory, part: LogFilePartition, spec: ScanSpec
 ) -> Iterator[ScanStep]:
-    """Yield the matching messages of one file of the log, in its order, a batch a step.
+    """Yield the matching messages of one log file, in its order, a batch a step.
 
     Args:
-        directory: The store.
-        part: As it was planned.
-        spec: Which messages, and what of them. The topic of its subscription does not count.
+        directory: Directory of the store.
+        part: Planned partition.
+        spec: Filter and columns. The topic of its subscription does not count.
 
     Raises:
-        MessageDamaged: A message is, and damaged ones are not to be passed over.
-        RangeGone: The file was deleted since it was planned.
-        UsageError: `spec` has a column that there is not.
+        MessageDamaged: A message is damaged, and `spec` does not skip such.
+        RangeGone: The file was deleted after the planning.
+        UsageError: `spec` names an unknown column.
         MissingPackage: A body is compressed in a way that needs the extra `compression`.
         OSError: The disk failed.
     """
@@ -126,7 +125,7 @@ def scan_partition(
 
 
 class _PartitionScan:
-    """One scan of one file of the log."""
+    """One scan of one log file."""
 
     def __init__(
         self,
@@ -142,38 +141,38 @@ class _PartitionScan:
         self._rows = rows
         self.damaged = 0
         self._queues = [(queue.topic.encode(), queue.queue_id) for queue in part.ranges]
-        self._elsewhere = self._gathered([])
+        self._elsewhere = self._join([])
         self._cursors = [_Cursor(directory, queue, spec, stack) for queue in part.ranges]
 
     def run(self) -> Iterator[ScanStep]:
         """Yield the steps of the scan."""
-        waiting = self._gathered([])
+        waiting = self._join([])
         for border in range(self._rows.base, self._rows.end, _WINDOW_BYTES):
             is_last = border + _WINDOW_BYTES >= self._rows.end
             end = None if is_last else border + _WINDOW_BYTES
-            waiting = self._here(self._gathered([waiting, *self._take_to(end)]))
+            waiting = self._only_here(self._join([waiting, *self._take_to(end)]))
             while len(waiting.starts) and (is_last or self._is_full(waiting)):
                 waiting, scanned = self._step(self._rows, waiting)
                 yield scanned
             if not is_last:
                 self._rows.will_need(border + _WINDOW_BYTES)
 
-    def _here(self, waiting: RecordSelection) -> RecordSelection:
-        """Return those in this file; a damaged unit may have misled who planned for some."""
+    def _only_here(self, waiting: RecordSelection) -> RecordSelection:
+        """Return the records in this file; a damaged unit may have misled the planning."""
         is_here = (waiting.starts >= self._rows.base) & (waiting.starts < self._rows.end)
         if is_here.all():
             return waiting
-        self._elsewhere = self._gathered([self._elsewhere, waiting.only(~is_here)])
+        self._elsewhere = self._join([self._elsewhere, waiting.only(~is_here)])
         return waiting.only(is_here)
 
     def bases_elsewhere(self) -> Sequence[int]:
-        """Return where the other files begin that hold messages of these ranges."""
+        """Return the bases of the other files that hold messages of these ranges."""
         step = self._directory.log_file_bytes
         bases: list[int] = np.unique(self._elsewhere.starts // step * step).tolist()
         return bases
 
     def run_elsewhere(self, base: int) -> Iterator[ScanStep]:
-        """Yield the steps of the scan of one of these files."""
+        """Yield the steps of the scan of another file."""
         step = self._directory.log_file_bytes
         waiting = self._elsewhere.only(self._elsewhere.starts // step * step == base)
         try:
@@ -186,19 +185,19 @@ class _PartitionScan:
                 yield scanned
 
     def _step(self, rows: LogRows, waiting: RecordSelection) -> tuple[RecordSelection, ScanStep]:
-        """Look at some of the waiting messages; return the others, and what came of these."""
+        """Inspect some of the waiting messages; return the others, and the step."""
         found = rows.take(waiting)
         for damage in found.damaged:
             self._note(waiting, damage.row, damage.error.reason)
-        last = int(waiting.starts[found.looked_at - 1])
+        last = int(waiting.starts[found.inspected - 1])
         return (
-            waiting.part(found.looked_at, len(waiting.starts)),
+            waiting.part(found.inspected, len(waiting.starts)),
             ScanStep(found.batch, last + 1, self.damaged),
         )
 
     def _gone(self, waiting: RecordSelection) -> RangeGone:
-        assert waiting.numbers is not None, "units tell of these records"
-        assert waiting.queue_of is not None, "units tell of these records"
+        assert waiting.numbers is not None, "these records have units"
+        assert waiting.queue_of is not None, "these records have units"
         queue = self._part.ranges[int(waiting.queue_of[0])]
         return RangeGone(queue.topic, queue.queue_id, int(waiting.numbers[0]), queue.end)
 
@@ -218,8 +217,8 @@ class _PartitionScan:
             if are_many:
                 cursor.close()
 
-    def _gathered(self, choices: Sequence[RecordSelection]) -> RecordSelection:
-        """Return all of them as one, in the order of the log."""
+    def _join(self, choices: Sequence[RecordSelection]) -> RecordSelection:
+        """Return all records as one selection, in the order of the log."""
         nothing = np.zeros(0, dtype=np.int64)
         columns = [
             np.concatenate([nothing, *(getattr(choice, name) for choice in choices)])
@@ -230,8 +229,8 @@ class _PartitionScan:
         return RecordSelection(starts, sizes, numbers, self._queues, queue_of)
 
     def _note(self, waiting: RecordSelection, row: int, reason: str) -> None:
-        assert waiting.numbers is not None, "units tell of these records"
-        assert waiting.queue_of is not None, "units tell of these records"
+        assert waiting.numbers is not None, "these records have units"
+        assert waiting.queue_of is not None, "these records have units"
         self._note_at(int(waiting.queue_of[row]), int(waiting.numbers[row]), reason)
 
     def _note_at(self, index: int, number: int, reason: str) -> None:
@@ -242,7 +241,7 @@ class _PartitionScan:
 
 
 class _Cursor:
-    """Cursor that goes once through the units of a range, forwards."""
+    """Cursor that moves once through the units of a range."""
 
     def __init__(
         self, directory: StoreDirectory, scan_range: ScanRange, spec: ScanSpec, stack: ExitStack
@@ -258,13 +257,13 @@ class _Cursor:
         self._next = scan_range.begin
 
     def take_to(self, end: int | None) -> Iterator[tuple[Ints, Ints, Ints, Sequence[int]]]:
-        """Yield starts, sizes and numbers of records before `end`, and the numbers of wrong units.
+        """Yield starts, sizes and queue offsets of records before `end`, and those of wrong units.
 
         Args:
-            end: A place of the log. None = all that is left.
+            end: Log offset. None = the end of the range.
 
         Raises:
-            RangeGone: Their file was deleted.
+            RangeGone: A file of units was deleted.
             OSError: The disk failed.
         """
         while self._next < self._scan_range.end:
@@ -275,7 +274,7 @@ class _Cursor:
                 raise RangeGone(topic, queue_id, self._next, last)
             read = len(units)
             if end is not None:
-                # What points behind the log's end is damaged, and is not to hold up the others.
+                # A unit that points behind the log's end is damaged, and must not stop the others.
                 behind = (units["offset"] >= end) & (units["offset"] < self._source.end)
                 behind &= units["size"] != PADDING_SIZE
                 units = units[: int(behind.argmax())] if behind.any() else units
@@ -285,7 +284,7 @@ class _Cursor:
                     codes = self._ext.tag_codes(units)
                 chosen = select(units, self._source.start, self._source.end, self._codes, codes)
                 rows = np.arange(len(units)) if chosen.rows is None else chosen.rows
-                # Of a planned range nothing lies before the log: such units are wrong, too.
+                # No record of a planned range lies before the log: such units are wrong, too.
                 before = rows_before_log(units, chosen, self._source)
                 wrong = [self._next + row for row in sorted((*chosen.wrong, *before))]
                 first = self._next
@@ -295,5 +294,5 @@ class _Cursor:
                 return
 
     def close(self) -> None:
-        """Close the file of units, which may be opened again."""
+        """Close the file of units; `take_to` opens it again."""
         self._units.close()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FILTER_UNITS: Final = 32_768
-"""Units looked at in one step when most messages may be passed over."""
+"""Units inspected in one step of a scan with a filter."""
 
 NO_PLACE: Final = "its unit points to no place of the log"
 
@@ -41,16 +41,16 @@ def scan_queue(
     """Yield the matching messages of a range, in the order of the queue, a batch a step.
 
     Args:
-        directory: The store.
-        scan_range: Up to the queue's end at most, as it is when asked.
-        spec: Which messages, and what of them.
-        log_end: Records that end behind it are not read. None = the end of the log's last file.
+        directory: Directory of the store.
+        scan_range: Range up to the present end of the queue at most.
+        spec: Filter and columns.
+        log_end: Log offset up to which records are read. None = the end of the log's last file.
 
     Raises:
-        MessageDamaged: A message is, and damaged ones are not to be passed over. Nothing of that
-            step is given.
-        RangeGone: Retention took messages of the range that are not read yet.
-        UsageError: `spec` has a column that there is not.
+        MessageDamaged: A message is damaged, and `spec` does not skip such. No row of that step is
+            yielded.
+        RangeGone: Retention removed messages of the range that are not read yet.
+        UsageError: `spec` names an unknown column.
         MissingPackage: A body is compressed in a way that needs the extra `compression`.
         StoreError: Files of the store are missing.
         OSError: The disk failed.
@@ -64,7 +64,7 @@ def scan_queue(
 def _narrowed_by_time(
     directory: StoreDirectory, scan_range: ScanRange, spec: ScanSpec, source: LogSource
 ) -> ScanRange:
-    """Return what of a range was stored in the wanted time, found by halving.
+    """Return the part of a range that was stored in the times of `spec`, by a binary search.
 
     Raises:
         OSError: The disk failed.
@@ -84,7 +84,7 @@ def _narrowed_by_time(
 
 
 def rows_before_log(units: Units, chosen: Selection, source: LogSource) -> Sequence[int]:
-    """Return which units point before the log, besides those that were found to be wrong."""
+    """Return the rows of units that point before the log, besides those known as wrong."""
     is_before = (units["offset"] < source.start) & (units["size"] != PADDING_SIZE)
     is_before[list(chosen.wrong)] = False
     rows: list[int] = np.flatnonzero(is_before).tolist()
@@ -113,7 +113,7 @@ class _QueueScan:
         self._damaged = 0
         self._stack = stack
         self._search: UnitSearch | None = None
-        self._mended: dict[QueueOffset, Unit] = {}
+        self._repaired: dict[QueueOffset, Unit] = {}
 
     def _close(self) -> None:
         if self._rows is not None:
@@ -134,7 +134,7 @@ class _QueueScan:
                     found, batch = self._take(chosen, offset, log_end, damaged)
                 scanned = chosen.scanned(found, len(units))
                 damaged = {row: why for row, why in sorted(damaged.items()) if row < scanned}
-                if not self._mend(units, offset, damaged, source):
+                if not self._repair(units, offset, damaged, source):
                     break
             for row, reason in damaged.items():
                 self._note(offset + row, reason)
@@ -163,13 +163,13 @@ class _QueueScan:
         if not (before := rows_before_log(units, chosen, source)):
             return chosen
         self._refuse_gone(offset + before[0])
-        # The queue still has messages before these: their units are damaged.
+        # The queue still has messages before these, so their units are damaged.
         return chosen._replace(wrong=sorted((*chosen.wrong, *before)))
 
-    def _mend(self, units: Units, offset: int, rows: Collection[int], source: LogSource) -> bool:
-        """Put right, here alone, what units of damaged messages say; return whether any changed.
+    def _repair(self, units: Units, offset: int, rows: Collection[int], source: LogSource) -> bool:
+        """Repair the units of damaged messages, in memory alone; return whether any changed.
 
-        The broker mends its files by itself.
+        The broker repairs its files.
         """
         is_changed = False
         for row in rows:
@@ -177,8 +177,8 @@ class _QueueScan:
                 self._search = self._new_search(source)
             number, was = QueueOffset(offset + row), unit_of(units, row)
             found = self._search.find_all(number, was)
-            self._mended.update((repair.offset, repair.unit) for repair in found)
-            unit = self._mended.get(number, was)
+            self._repaired.update((repair.offset, repair.unit) for repair in found)
+            unit = self._repaired.get(number, was)
             units[row] = tuple(unit)
             is_changed |= unit != was
         return is_changed
@@ -186,7 +186,7 @@ class _QueueScan:
     def _new_search(self, source: LogSource) -> UnitSearch:
         (topic, queue_id, _, end), directory = self._scan_range, self._directory
         path = deletions_path(directory.root)
-        floors = load_deletions(directory.files, path, lambda _: None)  # its broker tells
+        floors = load_deletions(directory.files, path, lambda _: None)  # the broker logs it
         floor = floors.get(topic, PhysicalOffset(0))
         files = self._stack.enter_context(closing(directory.unit_files(topic, queue_id, 0, end)))
         return UnitSearch(source, QueueSource(topic, queue_id, files, floor, self._ext, ()))
@@ -194,13 +194,13 @@ class _QueueScan:
     def _take(
         self, chosen: Selection, offset: int, log_end: int | None, damaged: dict[int, str]
     ) -> tuple[int, "pa.RecordBatch | None"]:
-        """Look at the first of the chosen messages; return how many, and the wanted rows.
+        """Inspect the first selected messages; return their count, and the matching rows.
 
         Args:
-            chosen: At least one.
-            offset: Of the first unit.
-            log_end: As in `scan_queue`.
-            damaged: Gets why units' messages cannot be had.
+            chosen: At least one message.
+            offset: Queue offset of the first unit.
+            log_end: Log offset up to which records are read.
+            damaged: Receives the reasons of damaged messages, by the row of their unit.
         """
         numbers = offset + (np.arange(len(chosen.starts)) if chosen.rows is None else chosen.rows)
         base = base_of(int(chosen.starts[0]), self._directory.log_file_bytes)
@@ -217,11 +217,11 @@ class _QueueScan:
             0, count
         )
         found = self._rows.take(choice)
-        if found.looked_at < count:
-            self._rows.will_need(int(choice.starts[found.looked_at]))
+        if found.inspected < count:
+            self._rows.will_need(int(choice.starts[found.inspected]))
         for damage in found.damaged:
             damaged[int(numbers[damage.row]) - offset] = damage.error.reason
-        return found.looked_at, found.batch
+        return found.inspected, found.batch
 
     def _note(self, offset: int, reason: str) -> None:
         self._damaged += 1
@@ -229,7 +229,7 @@ class _QueueScan:
             raise MessageDamaged(self._scan_range.topic, self._scan_range.queue_id, offset, reason)
 
     def _refuse_gone(self, offset: int) -> None:
-        """Refuse to go on where the queue begins behind `offset` by now."""
+        """Refuse to continue if the queue starts behind `offset` by now."""
         topic, queue_id, _, end = self._scan_range
         if offset < end and self._directory.first_message(topic, queue_id, end) > offset:
             raise self._gone(offset)

@@ -24,22 +24,22 @@ from ternmq_store.scan.log_rows import LogRows, RecordSelection
 from ternmq_store.scan.scan_spec import ScanSpec, ScanStep
 
 _READ_BYTES_MIN: Final = 64 << 10
-_NOBODY: Final = -1
+_NO_QUEUE: Final = -1
 _NOWHERE: Final = -1
 
 
 class RawFilePartition(NamedTuple):
-    """One file of the log."""
+    """One log file."""
 
     base: int
-    """Start of the file."""
+    """Base of the file."""
 
     is_last: bool
-    """The log ends in this file: the ones behind it were never written to."""
+    """True if the log ends in this file."""
 
 
 def plan_raw(directory: StoreDirectory) -> Sequence[RawFilePartition]:
-    """Return the files of the log that hold records.
+    """Return the log files that hold records.
 
     Raises:
         OSError: The directory cannot be read.
@@ -52,21 +52,21 @@ def plan_raw(directory: StoreDirectory) -> Sequence[RawFilePartition]:
 def scan_raw(
     directory: StoreDirectory, part: RawFilePartition, spec: ScanSpec
 ) -> Iterator[ScanStep]:
-    """Yield the records of one file of the log, in its order, a batch a step.
+    """Yield the records of one log file, in its order, a batch a step.
 
-    Records whose transaction is not decided are among them, and those of system topics. What is
-    torn at the end of a log that was not closed does not count as damage.
+    Records of open transactions and of system topics are among them. A torn record at the end of a
+    log that was not closed does not count as damage.
 
     Args:
-        directory: The store.
-        part: As it was planned.
-        spec: Which messages, and what of them. The topic of its subscription does not count.
+        directory: Directory of the store.
+        part: Planned partition.
+        spec: Filter and columns. The topic of its subscription does not count.
 
     Raises:
-        MessageDamaged: A record is, and damaged ones are not to be passed over.
-        UsageError: `spec` has a column that there is not.
+        MessageDamaged: A record is damaged, and `spec` does not skip such.
+        UsageError: `spec` names an unknown column.
         MissingPackage: A body is compressed in a way that needs the extra `compression`.
-        StoreError: The file was deleted since it was planned.
+        StoreError: The file was deleted after the planning.
         OSError: The disk failed.
     """
     spec = spec.checked()
@@ -83,7 +83,7 @@ def scan_raw(
 
 
 class _RawScan:
-    """One scan of one file of the log."""
+    """One scan of one log file."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class _RawScan:
         self._log_file = FoundFile(part.base, file.path, self._window.file_bytes)
         self._may_be_torn = part.is_last and directory.was_cut_short
         self._may_grow = part.is_last and directory.is_in_use
-        self._looked_again = _NOWHERE
+        self._retried_at = _NOWHERE
         self._damaged = 0
 
     def _new_window(self) -> LogWindow:
@@ -116,11 +116,11 @@ class _RawScan:
                 begins = np.array(starts, dtype=np.int64) + base
                 choice = RecordSelection(begins, np.diff(begins, append=end + base), None, (), None)
                 found = self._rows.take(choice)
-                position = starts[found.looked_at] if found.looked_at < len(starts) else end
+                position = starts[found.inspected] if found.inspected < len(starts) else end
                 if not found.damaged:
                     yield ScanStep(found.batch, base + position, self._damaged)
                     continue
-                # Its length may be what is damaged: where records go on is looked for anew.
+                # Its length may be damaged, so the next record is searched for.
                 row, error = found.damaged[0]
                 if row:
                     yield from self._good(choice.part(0, row))
@@ -132,11 +132,11 @@ class _RawScan:
         yield ScanStep(None, base + self._log_file.file_bytes, self._damaged)
 
     def _records(self, position: int) -> tuple[list[int], int]:
-        """Return where records seem to lie from `position` on, and where the last one ends."""
+        """Return the positions of possible records from `position` on, and the last one's end."""
         view = self._window.take(position, max(self._spec.batch_bytes_max, _READ_BYTES_MIN))
         starts, end, _ = follow_lengths(view, 0, len(view), self._spec.batch_rows_max)
         if not starts:
-            # The first one may be longer than what was read.
+            # The first record may be longer than the read.
             size = read_size(view)
             if len(view) < size <= self._log_file.file_bytes - position:
                 view = self._window.take(position, size)
@@ -144,15 +144,15 @@ class _RawScan:
         return [position + start for start in starts], position + end
 
     def _good(self, choice: RecordSelection) -> Iterator[ScanStep]:
-        """Yield records that were found to be good."""
+        """Yield the steps of records that are known to be good."""
         while len(choice.starts):
             found = self._rows.take(choice)
             ends = choice.starts + choice.sizes
-            yield ScanStep(found.batch, int(ends[found.looked_at - 1]), self._damaged)
-            choice = choice.part(found.looked_at, len(choice.starts))
+            yield ScanStep(found.batch, int(ends[found.inspected - 1]), self._damaged)
+            choice = choice.part(found.inspected, len(choice.starts))
 
     def _is_end(self, position: int) -> bool:
-        """Return whether the file has no more, since the next one goes on or the log ends."""
+        """Return whether the file has no more records: the next file follows, or the log ends."""
         head = bytes(self._window.take(position, BLANK_BYTES))
         left = self._log_file.file_bytes - position
         if is_blank(head, 0, left):
@@ -160,15 +160,15 @@ class _RawScan:
         return self._part.is_last and self._window.next_content(position) is None
 
     def _behind_bad(self, position: int, reason: str) -> int:
-        """Return where records go on behind one that is damaged; the file's end if none does.
+        """Return the next record's position behind a damaged one; the file's end if there is none.
 
-        What was being written, or was last, in a log that was not closed is no damage. What is bad
-        in a log that grows is looked at twice: records behind one may have come while it was read.
+        Torn bytes at the end of a log that was not closed are no damage. Damage in a growing log is
+        read twice: records may have been appended meanwhile.
         """
         behind = next_piece(self._window, self._log_file, position + 1)
         if behind < self._log_file.file_bytes or not self._may_be_torn:
-            if self._may_grow and self._looked_again != position:
-                self._looked_again, self._window = position, self._new_window()
+            if self._may_grow and self._retried_at != position:
+                self._retried_at, self._window = position, self._new_window()
                 return position
             self._note(self._part.base + position, reason)
         return behind
@@ -176,4 +176,4 @@ class _RawScan:
     def _note(self, place: int, reason: str) -> None:
         self._damaged += 1
         if not self._spec.skips_damaged:
-            raise MessageDamaged("", _NOBODY, place, reason)
+            raise MessageDamaged("", _NO_QUEUE, place, reason)

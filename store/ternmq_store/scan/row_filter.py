@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def matching_rows(batch: "pa.RecordBatch", spec: ScanSpec) -> "pa.RecordBatch":
-    """Return the rows that `spec` selects by tags, keys and store time, with its columns.
+    """Return the rows that match the tags, keys and store times of `spec`, with its columns.
 
     Args:
         batch: Rows with at least `spec.columns_needed`.
-        spec: The specification; its condition is not tested.
+        spec: Filter of the scan; its condition on properties is not tested.
     """
     found: Any = batch
     if spec.tags:

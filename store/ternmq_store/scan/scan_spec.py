@@ -1,4 +1,4 @@
-"""The specification of a scan, and its steps. Pure."""
+"""Specification of a scan, and its steps. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ BATCH_BYTES_MAX: Final = 8 << 20
 
 
 class ScanRange(NamedTuple):
-    """Messages of one queue that follow each other."""
+    """Range of one queue."""
 
     topic: str
     queue_id: int
@@ -37,28 +37,29 @@ class ScanStep(NamedTuple):
     """One step of a scan."""
 
     batch: "pa.RecordBatch | None"
-    """The messages that are wanted, if any are."""
+    """Matching messages; None = there are none."""
 
     next_offset: int
-    """Offset before which every message was read or passed over."""
+    """Offset before which every message was inspected."""
 
     damaged: int
-    """Count of damaged messages that this scan passed over so far."""
+    """Count of damaged messages that the scan has skipped so far."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScanSpec:
-    """Filter, columns and batch limits of a scan. `checked` tells whether it can be done.
+    """Filter, columns and batch limits of a scan. `checked` validates them.
 
     Attributes:
-        subscription: Tags or a condition; its topic is not compared. None = all.
-        stored_from_ms: Stored then or later; 0 = any.
-        stored_before_ms: Stored before; 0 = any.
-        keys: Which have one of these business keys; empty = any.
-        columns: What is wanted of them, in this order.
-        batch_rows_max: Rows of a batch.
-        batch_bytes_max: Of records and unpacked bodies in a batch; one message may be longer.
-        skips_damaged: Damaged messages are passed over and counted.
+        subscription: Tags or a condition; its topic is not compared. None = all messages.
+        stored_from_ms: Least store time, Unix milliseconds; 0 = any.
+        stored_before_ms: Store time before which messages count, Unix milliseconds; 0 = any.
+        keys: Business keys of which a message must have one; empty = any message.
+        columns: Names of the columns, in this order.
+        batch_rows_max: Most rows of a batch.
+        batch_bytes_max: Most bytes of records and unpacked bodies in a batch; one message may be
+            longer.
+        skips_damaged: True = damaged messages are skipped and counted; else the first is an error.
     """
 
     subscription: Subscription | None = None
@@ -71,10 +72,10 @@ class ScanSpec:
     skips_damaged: bool = False
 
     def checked(self) -> "ScanSpec":
-        """Return the same within what is allowed.
+        """Return the specification with its columns checked and its limits lowered to the allowed.
 
         Raises:
-            UsageError: There is no such column, or a limit is below 1.
+            UsageError: A column is unknown, or a limit is below 1.
         """
         if self.batch_rows_max < 1 or self.batch_bytes_max < 1:
             raise UsageError("a batch has at least one row and one byte")
@@ -87,12 +88,12 @@ class ScanSpec:
 
     @property
     def tag_codes(self) -> frozenset[int] | None:
-        """The codes of wanted tags; None = all messages."""
+        """Codes of the tags; None = all messages."""
         return None if self.subscription is None else self.subscription.tag_codes
 
     @property
     def tags(self) -> frozenset[str]:
-        """The wanted tags; none = all messages."""
+        """Tags of the subscription; empty = all messages."""
         return frozenset() if self.subscription is None else self.subscription.tags
 
     @property
@@ -106,7 +107,7 @@ class ScanSpec:
 
     @property
     def columns_needed(self) -> Sequence[str]:
-        """The wanted columns, and behind them those that decide what is wanted."""
+        """Columns of the result, and behind them those that the filter reads."""
         deciding = [
             *([TAGS] if self.tags else []),
             *([KEYS] if self.keys else []),

@@ -14,10 +14,10 @@ _LIGHT_PREFIX: Final = "%LMQ%"
 
 
 def is_user_topic(topic: str) -> bool:
-    """Return whether `topic` is read when none is named.
+    """Return whether a scan reads `topic` without naming it.
 
-    Not what a broker keeps for itself, messages that wait for another attempt, dead letters and
-    replies: all of these are read when they are named. Nor light queues, which never are.
+    Topics of the broker, of retries, dead letters and replies are read only by name, and light
+    queues never.
     """
     return not (
         is_system_topic(topic)
@@ -29,5 +29,5 @@ def is_user_topic(topic: str) -> bool:
 
 
 def is_light(topic: str) -> bool:
-    """Return whether `topic` is a light queue of RocketMQ, which points at records of others."""
+    """Return whether `topic` is a light queue of RocketMQ, with records of other topics."""
     return topic.startswith(_LIGHT_PREFIX)

@@ -304,4 +304,4 @@ def _batches_of(
                 "a damaged message is passed over queue=%s %s", offset_range.queue, damage.error
             )
         yield built.batch
-        done += built.looked_at
+        done += built.inspected

@@ -94,7 +94,7 @@ def test_batch_ends_before_its_unpacked_bodies_become_too_much() -> None:
     while done < len(records):
         built = build_rows(view, starts[done:], sizes[done:], broker_name="a")
         batches.append(built.batch)
-        done += built.looked_at
+        done += built.inspected
     assert [batch.num_rows for batch in batches] == [2, 1, 1, 1, 2]
     assert max(batch.nbytes for batch in batches) <= BATCH_BYTES_MAX
     rows = [row for batch in batches for row in batch.to_pylist()]

@@ -246,7 +246,7 @@ def test_known_damage_is_not_served() -> None:
     places = units.units(units.min_offset, 5)["offset"].tolist()
     stretch = DamagedRange(PhysicalOffset(places[1]), PhysicalOffset(places[3]), "bits")
     save_notes(files, ROOT, replace(notes, quarantined=(stretch,)))
-    with pytest.raises(MessageDamaged, match=r"message 1 .*known as damaged"):
+    with pytest.raises(MessageDamaged, match=r"message 1 .*a known damaged range"):
         scan(files, 0, 5)
     steps = scan(files, 0, 5, replace(NUMBERS, skips_damaged=True))
     assert (numbers(steps), steps[-1].damaged) == ([0, 3, 4], 2)
