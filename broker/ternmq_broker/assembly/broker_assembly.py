@@ -177,12 +177,8 @@ class BrokerAssembly:
         return SlaveReplication(
             self._member,
             env,
-            env.store,
-            env.tables,
-            flush_mode=env.live.broker.flush_mode,
             no_cleaning=self._retention.passes,
             store_loop=self._store_loop,
-            topics_changed=env.registrar.changed,
             topic_gone=self._pulls.deletion_listeners.deleted,
         )
 
@@ -228,9 +224,6 @@ class BrokerAssembly:
         yield PromotionService(
             member,
             env,
-            env.store,
-            env.tables,
-            own_id=env.live.broker.broker_id,
             following=self._following,
             make_readable=self._store_loop.confirmed,
         )

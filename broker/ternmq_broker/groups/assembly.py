@@ -18,7 +18,6 @@ from ternmq_broker.groups.sessions import SessionManager
 from ternmq_broker.state.clients import ClientTable
 from ternmq_broker.state.lock_table import LockTable
 from ternmq_broker.storage.internal_append import InternalWriter
-from ternmq_broker.storage.system_topic_routing import delayed
 from ternmq_runtime.service import Job
 
 _SESSIONS_PAUSE_S: Final = 1.0
@@ -52,9 +51,7 @@ class GroupAssembly:
         clients = ClientTable(
             broken_ms=config.broken_session_ms, silent_ms=config.silent_session_ms
         )
-        self.offset_rules = OffsetRules(
-            env.store, tables.topics, tables.offsets, None if env.is_slave else self.locks, clock
-        )
+        self.offset_rules = OffsetRules(env, None if env.is_slave else self.locks)
         self.filter_rules = _filter_rules(env, clients)
         self._filter_registry = FilterRegistry(
             tables.filters, clients, clock, log_end=lambda: env.store.max_physical
@@ -71,34 +68,19 @@ class GroupAssembly:
             tables.topics, clock, on_created=env.registrar.changed, is_slave=env.is_slave
         )
         self.retry_routing = RetryTopicRouting(tables.groups, self.locks, self.topics, clock)
-        self._lock_service = LockService(
-            locks=self.locks, clients=clients, tables=tables, clock=clock
-        )
+        self._lock_service = LockService(env=env, locks=self.locks, clients=clients)
         client_queries = ClientQueries(self.sessions)
         self.services = (
             GroupService(
-                reader=env.reader,
-                tables=tables,
+                env=env,
                 filters=self.filter_rules,
                 offset_rules=self.offset_rules,
                 sessions=self.sessions,
                 group_topics=self.topics,
                 client_queries=client_queries,
-                clock=clock,
             ),
             self._lock_service,
-            SendBackService(
-                reader=env.reader,
-                writer=writer,
-                delayed=delayed,
-                group_topics=self.topics,
-                tables=tables,
-                locks=self.locks,
-                statistics=env.statistics,
-                random=env.random,
-                clock=clock,
-                admission=env.admission,
-            ),
+            SendBackService(env=env, writer=writer, group_topics=self.topics, locks=self.locks),
             ClientQueryService(self.sessions, client_queries),
         )
 

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ternmq_broker.environment import BrokerEnvironment
 from ternmq_broker.state.clients import ClientTable, check_client_id
 from ternmq_broker.state.lock_table import LockTable, QueueKey
-from ternmq_broker.state.tables import Tables
-from ternmq_model.clock import Clock
 from ternmq_model.errors import invalid, refusal
 from ternmq_model.names import check_group
 from ternmq_model.response_code import ResponseCode
@@ -31,10 +30,9 @@ _QUEUES_MAX: Final = 65_536
 class LockService:
     """Handlers of LockQueues and UnlockQueues."""
 
+    env: BrokerEnvironment
     locks: LockTable
     clients: ClientTable
-    tables: Tables
-    clock: Clock
 
     def handlers(self) -> Sequence[Handler]:
         """Return the handlers of its RPCs."""
@@ -52,7 +50,7 @@ class LockService:
         A client with a broken Session is refused: its locks end when the Session expires, however
         late they were renewed.
         """
-        group = self.tables.groups.use(request.group, now_ms=self.clock.wall_ms())
+        group = self.env.tables.groups.use(request.group, now_ms=self.env.clock.wall_ms())
         client_id = check_client_id(request.client_id)
         if not group.consume_enabled:
             remark = f"group {group.group!r} may not consume"
@@ -63,9 +61,9 @@ class LockService:
             raise refusal(ResponseCode.SYSTEM_BUSY, remark)
         asked = [(key, token) for key, token in _queues(request.queues) if self._is_there(key)]
         before = self.locks.last_token
-        given = self.locks.lock(group.group, client_id, asked, now_ms=self.clock.monotonic_ms())
+        given = self.locks.lock(group.group, client_id, asked, now_ms=self.env.clock.monotonic_ms())
         if self.locks.last_token != before:
-            self.tables.offsets.versions.reserve_tokens(self.locks.last_token)
+            self.env.tables.offsets.versions.reserve_tokens(self.locks.last_token)
             logger.info(
                 "queues locked group=%s client=%s taken=%s held=%s",
                 group.group,
@@ -93,11 +91,11 @@ class LockService:
 
     async def expire(self) -> bool:
         """Remove expired locks. The step of the `locks` job."""
-        self.locks.expire(now_ms=self.clock.monotonic_ms())
+        self.locks.expire(now_ms=self.env.clock.monotonic_ms())
         return False
 
     def _is_there(self, key: QueueKey) -> bool:
-        config = self.tables.topics.get(key.topic)
+        config = self.env.tables.topics.get(key.topic)
         return config is not None and 0 <= key.queue_id < max(
             config.read_queues, config.write_queues
         )

@@ -5,15 +5,12 @@ Source: RocketMQ `ConsumerManageProcessor.updateConsumerOffset`.
 
 from typing import NamedTuple
 
+from ternmq_broker.environment import BrokerEnvironment
 from ternmq_broker.state.lock_table import LockTable
-from ternmq_broker.state.offsets import OffsetTable
-from ternmq_broker.state.topics import TopicTable
-from ternmq_model.clock import Clock
 from ternmq_model.errors import RefusedError, invalid, refusal
 from ternmq_model.names import is_broker_group
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
-from ternmq_store.message_store import MessageStore
 
 
 class OffsetCommit(NamedTuple):
@@ -34,19 +31,12 @@ class OffsetRules:
             under a lock of the master.
     """
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: TopicTable,
-        offsets: OffsetTable,
-        locks: LockTable | None,
-        clock: Clock,
-    ) -> None:
-        self._store = store
-        self._topics = topics
-        self._offsets = offsets
+    def __init__(self, env: BrokerEnvironment, locks: LockTable | None) -> None:
+        self._store = env.store
+        self._topics = env.tables.topics
+        self._offsets = env.tables.offsets
         self._locks = locks
-        self._clock = clock
+        self._clock = env.clock
 
     def nearest(self, commit: OffsetCommit) -> OffsetCommit:
         """Return the commit of a seek, moved into the range of the queue.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from ternmq_broker.environment import BrokerEnvironment
 from ternmq_broker.groups.client_queries import ClientQueries
 from ternmq_broker.groups.filters.filter_rules import FilterRules
 from ternmq_broker.groups.offset_rules import OffsetCommit, OffsetRules
@@ -16,9 +17,6 @@ from ternmq_broker.groups.retry.group_topics import GroupTopics
 from ternmq_broker.groups.sessions import SessionManager, SessionOutbox
 from ternmq_broker.state.clients import ClientSession, GroupMembership, check_client_id
 from ternmq_broker.state.table_file import save_all
-from ternmq_broker.state.tables import Tables
-from ternmq_broker.storage.reader import StoreReader
-from ternmq_model.clock import Clock
 from ternmq_model.errors import (
     ConnectionLost,
     RefusedError,
@@ -51,14 +49,12 @@ _ONE: Final = ReadLimits(1, 1)
 class GroupService:
     """Handlers of Session, ListMembers, CommitOffsets and QueryOffset."""
 
-    reader: StoreReader
-    tables: Tables
+    env: BrokerEnvironment
     filters: FilterRules
     offset_rules: OffsetRules
     sessions: SessionManager
     group_topics: GroupTopics
     client_queries: ClientQueries
-    clock: Clock
 
     def handlers(self) -> Sequence[Handler]:
         """Return the handlers of its RPCs."""
@@ -84,8 +80,8 @@ class GroupService:
             hello.client_id,
             hello.incarnation,
             call.peer,
-            connected_at_ms=self.clock.wall_ms(),
-            heartbeat_at_ms=self.clock.monotonic_ms(),
+            connected_at_ms=self.env.clock.wall_ms(),
+            heartbeat_at_ms=self.env.clock.monotonic_ms(),
         )
         outbox = sessions.open(session)
         if isinstance(outbox, ClientSession):
@@ -168,8 +164,8 @@ class GroupService:
 
     def _prepare(self, membership: GroupMembership) -> None:
         """Create a group with its retry topic, which members read beside their own topics."""
-        now_ms = self.clock.wall_ms()
-        settings = self.tables.groups.use(membership.group, now_ms=now_ms)
+        now_ms = self.env.clock.wall_ms()
+        settings = self.env.tables.groups.use(membership.group, now_ms=now_ms)
         is_retrying = not membership.is_broadcasting and settings.retry_queues > 0
         if is_retrying and not is_system_group(membership.group):
             # A group without a retry topic consumes too; send-backs are then refused.
@@ -192,8 +188,8 @@ class GroupService:
         count again. The first commits in a queue wait for the disk too: without a stored offset
         the group would begin at a later end of the queue.
         """
-        now_ms = self.clock.wall_ms()
-        group = self.tables.groups.use(request.group, now_ms=now_ms).group
+        now_ms = self.env.clock.wall_ms()
+        group = self.env.tables.groups.use(request.group, now_ms=now_ms).group
         reply = groups.CommitOffsetsReply()
         for each in request.offsets:
             commit = OffsetCommit(
@@ -203,7 +199,7 @@ class GroupService:
                 commit = self.offset_rules.nearest(commit)
             why = self.offset_rules.why_not(group, commit)
             if why is None:
-                is_kept = self.tables.offsets.commit(
+                is_kept = self.env.tables.offsets.commit(
                     group,
                     each.topic,
                     each.queue_id,
@@ -214,8 +210,8 @@ class GroupService:
                 )
                 if is_kept and not request.force:
                     continue
-            kept = self.tables.offsets.query(group, each.topic, each.queue_id)
-            version = self.tables.offsets.version(group, each.topic, each.queue_id)
+            kept = self.env.tables.offsets.query(group, each.topic, each.queue_id)
+            version = self.env.tables.offsets.version(group, each.topic, each.queue_id)
             stored = groups.QueueOffset(
                 topic=each.topic,
                 queue_id=each.queue_id,
@@ -237,14 +233,14 @@ class GroupService:
             reply.status.code = ResponseCode.INVALID_PARAMETER
             reply.status.remark = "; ".join(each.status.remark for each in reply.refused[:3])
         if request.force or any(
-            self.tables.offsets.has_unsaved_begin(group, each.topic, each.queue_id)
+            self.env.tables.offsets.has_unsaved_begin(group, each.topic, each.queue_id)
             for each in request.offsets
         ):
             await self._saved()
         return reply
 
     async def _saved(self) -> None:
-        await save_all(self.tables.offsets_file, self.tables.versions_file)
+        await save_all(self.env.tables.offsets_file, self.env.tables.versions_file)
 
     async def query_offset(
         self, request: groups.QueryOffsetRequest, call: Call
@@ -252,17 +248,19 @@ class GroupService:
         """Return the offset of a group in a queue, and whether it survives a crash."""
         group, topic = check_stored_group(request.group), check_topic(request.topic)
         check_range("queue_id", request.queue_id, 0, OFFSET_MAX)
-        is_unsaved = partial(self.tables.offsets.has_unsaved_begin, group, topic, request.queue_id)
+        is_unsaved = partial(
+            self.env.tables.offsets.has_unsaved_begin, group, topic, request.queue_id
+        )
         if is_unsaved():
             with contextlib.suppress(StoreError):  # the group's first commit reports the failure
                 await self._saved()
-        kept = self.tables.offsets.query(group, topic, request.queue_id)
-        if kept is None and self.tables.offsets.is_awaited:
+        kept = self.env.tables.offsets.query(group, topic, request.queue_id)
+        if kept is None and self.env.tables.offsets.is_awaited:
             # An answer would let the group begin at the end of the queue.
             remark = "this slave lost its offsets and has not received its master's yet"
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
         offset = await self._first_offset(group, topic, request.queue_id) if kept is None else kept
-        version = self.tables.offsets.version(group, topic, request.queue_id)
+        version = self.env.tables.offsets.version(group, topic, request.queue_id)
         is_kept = kept is not None and not is_unsaved()
         return groups.QueryOffsetReply(offset=offset, version=version, is_kept=is_kept)
 
@@ -274,20 +272,20 @@ class GroupService:
 
         Source: RocketMQ `ConsumerManageProcessor.queryConsumerOffset`.
         """
-        if self.tables.topics.get(topic) is None:
+        if self.env.tables.topics.get(topic) is None:
             return NEVER_CONSUMED
-        least, end = self.reader.store.queue_range(topic, queue_id)
+        least, end = self.env.store.queue_range(topic, queue_id)
         if end == 0:
             return 0
-        settings = self.tables.groups.get(group)
+        settings = self.env.tables.groups.get(group)
         if settings is not None and settings.consume_from_min_enabled:
             return least
         if least > 0:
             return NEVER_CONSUMED
-        first = await self.reader.read(
+        first = await self.env.reader.read(
             ReadRequest(topic=topic, queue_id=queue_id, offset=QueueOffset(0), hot=_ONE, cold=_ONE)
         )
-        is_hot = first.behind_bytes <= self.reader.store.reads.hot_bytes
+        is_hot = first.behind_bytes <= self.env.store.reads.hot_bytes
         return 0 if len(first.record_sizes) and is_hot else NEVER_CONSUMED
 
 

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from random import Random
 from typing import Final
 
+from ternmq_broker.environment import BrokerEnvironment
 from ternmq_broker.groups.retry.copy_search import CopySearch, copy_name
 from ternmq_broker.groups.retry.group_topics import GroupTopics, retry_topic
 from ternmq_broker.groups.retry.retry_policy import (
@@ -18,13 +18,9 @@ from ternmq_broker.groups.retry.retry_policy import (
 )
 from ternmq_broker.state.clients import check_client_id
 from ternmq_broker.state.lock_table import LockTable
-from ternmq_broker.state.tables import Tables
-from ternmq_broker.statistics.broker_statistics import BrokerStatistics
-from ternmq_broker.storage.admission import Admission
 from ternmq_broker.storage.internal_append import InternalWriter
 from ternmq_broker.storage.internal_record import InternalRecord
-from ternmq_broker.storage.reader import StoreReader
-from ternmq_model.clock import Clock
+from ternmq_broker.storage.system_topic_routing import delayed
 from ternmq_model.errors import (
     CorruptRecord,
     IllegalMessage,
@@ -69,18 +65,10 @@ class _SendBackBatch:
 class SendBackService:
     """Handler of SendBack."""
 
-    reader: StoreReader
+    env: BrokerEnvironment
     writer: InternalWriter
-    delayed: Callable[[InternalRecord, int], InternalRecord]
-    """Returns the record that waits at a delay level in place of the given one."""
-
     group_topics: GroupTopics
-    tables: Tables
     locks: LockTable
-    statistics: BrokerStatistics
-    random: Random
-    clock: Clock
-    admission: Admission
     _under_way: dict[tuple[str | None, ...], asyncio.Event] = field(
         default_factory=dict[tuple[str | None, ...], asyncio.Event], init=False
     )
@@ -97,16 +85,16 @@ class SendBackService:
         member holds the message. A stored copy counts whoever sent the message back: a member that
         received it again after a crash, or a member whose answer was lost.
         """
-        self.admission.check()
+        self.env.admission.check()
         if len(request.messages) > MESSAGES_MAX:
             remark = f"{len(request.messages)} messages; at most {MESSAGES_MAX} go back at once"
             raise invalid(remark)
-        with self.admission.storing():
+        with self.env.admission.storing():
             return groups.SendBackReply(outcomes=await self._send_back(request))
 
     async def _send_back(self, request: groups.SendBackRequest) -> Sequence[common.Status]:
         check_client_id(request.client_id)
-        group = self.tables.groups.use(request.group, now_ms=self.clock.wall_ms())
+        group = self.env.tables.groups.use(request.group, now_ms=self.env.clock.wall_ms())
         outcomes = [common.Status() for _ in request.messages]
         batch = _SendBackBatch()
         dropped = 0
@@ -143,7 +131,7 @@ class SendBackService:
         if (fenced := self._fenced(group.group, failed)) is not None:
             raise fenced
         record = await self._record(failed.physical_offset)
-        version = self.tables.offsets.version(group.group, failed.topic, failed.queue_id)
+        version = self.env.tables.offsets.version(group.group, failed.topic, failed.queue_id)
         failure = FailedMessage(
             failed.message_id,
             failed.topic,
@@ -160,7 +148,7 @@ class SendBackService:
             # The copy would look like that of a failure after a later seek.
             remark = f"version {failed.version} of the offset is not committed; {version} is stored"
             raise refusal(ResponseCode.PULL_OFFSET_MOVED, remark)
-        queue_id = self.random.randrange(max(1, group.retry_queues))
+        queue_id = self.env.random.randrange(max(1, group.retry_queues))
         return decide_retry(record, failure, group, queue_id=queue_id)
 
     async def _record(self, offset: int) -> Record:
@@ -170,7 +158,7 @@ class SendBackService:
             MessageNotFound: The record was deleted, or none ever began there.
             RefusedError: The disk failed.
         """
-        reader = self.reader
+        reader = self.env.reader
         least = reader.store.min_physical
         data = await reader.record(PhysicalOffset(offset)) if offset >= least else None
         if data is not None:
@@ -198,11 +186,11 @@ class SendBackService:
             self.group_topics.dead_letters(group.group)
             return decided.record
         self.group_topics.retry(group)
-        return self.delayed(decided.record, decided.delay_level)
+        return delayed(decided.record, decided.delay_level)
 
     def _fenced(self, group: str, failed: groups.FailedMessage) -> RefusedError | None:
         """Return the refusal of a member without the lock of the queue; None if it may act."""
-        now_ms = self.clock.monotonic_ms()
+        now_ms = self.env.clock.monotonic_ms()
         return self.locks.check(
             group, failed.topic, failed.queue_id, failed.lock_token, now_ms=now_ms
         )
@@ -238,10 +226,10 @@ class SendBackService:
 
         A lock may have ended while records were read.
         """
-        store, missing = self.reader.store, _SendBackBatch()
+        store, missing = self.env.reader.store, _SendBackBatch()
         start = store.deletions.get(retry_topic(group), PhysicalOffset(0))
         try:
-            ends = await CopySearch(self.reader).find(batch.records, start=start)
+            ends = await CopySearch(self.env.reader).find(batch.records, start=start)
         except RefusedError as error:
             for index, _ in batch.messages:
                 outcomes[index].CopyFrom(status_of(error))
@@ -283,7 +271,7 @@ class SendBackService:
             )
             return
         for _, decided in batch.messages:
-            count = self.statistics.sent_back_by
+            count = self.env.statistics.sent_back_by
             if decided.action is SendBackAction.DEAD:
-                count = self.statistics.died
+                count = self.env.statistics.died
             count(group, decided.origin_topic)

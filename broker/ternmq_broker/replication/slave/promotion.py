@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ternmq_broker.config import BrokerRole
+from ternmq_broker.environment import BrokerEnvironment
 from ternmq_broker.replication.role.epoch_poll import EpochPollResult, named
 from ternmq_broker.replication.role.membership import EndReason, Membership
 from ternmq_broker.replication.role.start_policy import (
@@ -17,14 +18,11 @@ from ternmq_broker.replication.role.start_policy import (
 from ternmq_broker.replication.slave.slave_replication import SlaveReplication
 from ternmq_broker.state.epochs import MemberLog, number_of_promotion
 from ternmq_broker.state.recovered_topics import put_found_topics
-from ternmq_broker.state.tables import Tables
 from ternmq_model.errors import RefusedError, StoreFailed, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Call, Handler, unary
 from ternmq_remoting.service_methods import PROMOTE
-from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -44,19 +42,16 @@ class PromotionService:
     def __init__(
         self,
         member: Membership,
-        env: Environment,
-        store: MessageStore,
-        tables: Tables,
+        env: BrokerEnvironment,
         *,
-        own_id: int,
         following: SlaveReplication | None,
         make_readable: Callable[[], None],
     ) -> None:
         self._member = member
-        self._own_id = own_id
+        self._own_id = env.live.broker.broker_id
         self._env = env
-        self._store = store
-        self._tables = tables
+        self._store = env.store
+        self._tables = env.tables
         self._following = following
         self._make_readable = make_readable
         self._is_promoting = False

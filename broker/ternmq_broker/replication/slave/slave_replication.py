@@ -3,18 +3,15 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
+from ternmq_broker.environment import BrokerEnvironment
 from ternmq_broker.replication.role.membership import EndReason, Membership
 from ternmq_broker.replication.slave.follower import LogFollower
 from ternmq_broker.replication.tables.applier import TableApplier
 from ternmq_broker.replication.tables.synchronizer import TableSynchronizer
 from ternmq_broker.state.replication_record import LogCut
-from ternmq_broker.state.tables import Tables
 from ternmq_broker.storage.loop import StoreLoop
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting.environment import Environment
 from ternmq_runtime.service import Job
-from ternmq_store.config import FlushMode
-from ternmq_store.message_store import MessageStore
 
 
 class SlaveReplication:
@@ -31,26 +28,22 @@ class SlaveReplication:
     def __init__(
         self,
         member: Membership,
-        env: Environment,
-        store: MessageStore,
-        tables: Tables,
+        env: BrokerEnvironment,
         *,
-        flush_mode: FlushMode,
         no_cleaning: AbstractAsyncContextManager[object],
         store_loop: StoreLoop,
-        topics_changed: Callable[[], None],
         topic_gone: Callable[[str], None],
     ) -> None:
         # Delayed messages and transactions hold no files of a slave: its master holds them.
-        store.cleaner.holders.clear()
+        env.store.cleaner.holders.clear()
         self._member = member
         self.changes_log = False
         self.follower = LogFollower(
             member,
             env,
-            store,
+            env.store,
             store_loop,
-            flush_mode=flush_mode,
+            flush_mode=env.live.broker.flush_mode,
             on_cut=self._end_with_cut,
             is_term_over=self._is_term_over,
         )
@@ -58,14 +51,14 @@ class SlaveReplication:
         store_loop.is_copying = self.follower.is_far_behind
         applier = TableApplier(
             env,
-            store,
-            tables,
+            env.store,
+            env.tables,
             no_cleaning=no_cleaning,
-            topics_changed=topics_changed,
+            topics_changed=env.registrar.changed,
             topic_gone=topic_gone,
         )
         self._metadata = TableSynchronizer(
-            env, tables, applier, connection=lambda: self.follower.connection
+            env, env.tables, applier, connection=lambda: self.follower.connection
         )
 
     @property
