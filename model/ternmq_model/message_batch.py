@@ -9,8 +9,8 @@ from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record.checksum import CRC31_MASK
 from ternmq_model.record.format import (
+    CRC31_MASK,
     FLAG_HOSTS_MASK,
     MAGIC_V1,
     OVERHEAD_BYTES,

@@ -28,7 +28,7 @@ from ternmq_model.properties import (
     decode_properties,
 )
 from ternmq_model.record.batch import RecordBatch
-from ternmq_model.record.checksum import RESERVED_CHECKSUM, crc31, strip_checksum
+from ternmq_model.record.checksum import RESERVED_CHECKSUM, strip_checksum
 from ternmq_model.record.fields import queues_of, tag_codes_of
 from ternmq_model.record.format import (
     FLAG_COMMIT,
@@ -36,6 +36,7 @@ from ternmq_model.record.format import (
     FLAG_TRANSACTION_MASK,
     LENGTH_BYTES,
     MAGIC_V1,
+    crc31,
     encode_topic,
     header_struct,
     pack_length,

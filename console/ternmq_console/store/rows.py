@@ -12,7 +12,7 @@ from ternmq_console.cli.admin_query import time_text
 from ternmq_model.message_id import offset_message_id
 from ternmq_model.printable_text import printable, printable_json
 from ternmq_model.properties import KEYS, TAGS, decode_properties
-from ternmq_model.record.checksum import crc31
+from ternmq_model.record.format import crc31
 from ternmq_store.inspection.index_inspection import FoundEntries
 from ternmq_store.inspection.log_inspection import FoundRecord
 from ternmq_store.inspection.queue_inspection import QueueFiles

@@ -27,7 +27,6 @@ from ternmq_model.properties import (
 from ternmq_model.record.checksum import (
     CHECKSUM_BYTES,
     RESERVED_CHECKSUM,
-    crc31,
     crc31_of_ranges,
     rows_with_reserved_checksum,
     strip_checksum,
@@ -46,6 +45,7 @@ from ternmq_model.record.format import (
     MAGIC_V1,
     PROPERTIES_BYTES_MAX,
     Record,
+    crc31,
     decode_record,
     host_flags,
     with_properties,

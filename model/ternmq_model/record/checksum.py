@@ -17,13 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.arrays import Bytes, Ints
+from ternmq_model.record.format import CRC31_MASK, crc31
 
 CHECKSUM_BYTES: Final = 20
 RESERVED_CHECKSUM: Final = b"__CRC32#\x010000000000\x02"
 """The property in place of the checksum of a record that has none yet."""
-
-CRC31_MASK: Final = 0x7FFFFFFF
-"""Bits of a CRC-32 that a record keeps."""
 
 _DIGITS: Final = 10
 _DIGITS_BEFORE_END: Final = _DIGITS + 1
@@ -32,11 +30,6 @@ _PAIR_END: Final = 2
 _POWERS: Final = 10 ** np.arange(_DIGITS, dtype=np.uint32)
 _ZERO: Final = ord("0")
 assert len(RESERVED_CHECKSUM) == CHECKSUM_BYTES
-
-
-def crc31(data: bytes | memoryview) -> int:
-    """Return the CRC-32 of `data` without its top bit: all checksums of RocketMQ's records."""
-    return zlib.crc32(data) & CRC31_MASK
 
 
 def crc31_of_ranges(data: bytes | memoryview | Bytes, starts: Ints, ends: Ints) -> Ints:

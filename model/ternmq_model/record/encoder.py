@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ternmq_model.errors import IllegalMessage
-from ternmq_model.record.checksum import CRC31_MASK
 from ternmq_model.record.format import (
+    CRC31_MASK,
     MAGIC_V1,
     PROPERTIES_BYTES_MAX,
     encode_topic,

@@ -17,12 +17,12 @@ Source: RocketMQ `MessageExtEncoder`, `MessageDecoder`, `CommitLog`.
 """
 
 import struct
+import zlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record.checksum import crc31
 
 MAGIC_V1: Final = 0xDAA320A7 - (1 << 32)
 MAGIC_V2: Final = 0xDAA320AB - (1 << 32)
@@ -67,6 +67,15 @@ OVERHEAD_BYTES: Final = BODY_AT + 3
 
 OVERHEAD_BYTES_MAX: Final = HEADER_BYTES_MAX + 3
 """Length of a V1 record with IPv6 hosts and no topic, body and properties."""
+
+
+CRC31_MASK: Final = 0x7FFFFFFF
+"""Bits of a CRC-32 that a record keeps."""
+
+
+def crc31(data: bytes | memoryview) -> int:
+    """Return the CRC-32 of `data` without its top bit: all checksums of RocketMQ's records."""
+    return zlib.crc32(data) & CRC31_MASK
 
 
 class RecordHeader(NamedTuple):

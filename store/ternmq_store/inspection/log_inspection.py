@@ -15,11 +15,12 @@ from typing import Final
 
 from ternmq_model.errors import CorruptRecord, StoreNotFound
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.checksum import crc31, has_checksum, verify_checksum
+from ternmq_model.record.checksum import has_checksum, verify_checksum
 from ternmq_model.record.format import (
     BLANK_BYTES,
     MAGIC_BLANK,
     Record,
+    crc31,
     decode_record,
     read_start,
 )

@@ -61,7 +61,7 @@ def test_sound_tables_have_no_fault() -> None:
         ({"topics_bak": b"no"}, "value expected at character 0, found 'no'"),
         (
             {"topics_bak": TOPICS},
-            "the next start takes the generation before, topics.json.bak: topics made since are"
+            "the next start takes the generation before, topics.json.bak: topics created since are"
             " found by their queues",
         ),
     ],
