@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ternmq_broker.config import BrokerRole
@@ -27,10 +28,9 @@ from ternmq_producer.staging import (
     decode_staged,
     encode_staged,
 )
-from ternmq_producer.staging.transaction_stream import TransactionStream
+from ternmq_producer.staging.staged_call import StagedCall
 from ternmq_producer.transactions.transaction_producer import TransactionProducer
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
 from tests.support.examples import seeds
@@ -98,24 +98,18 @@ def test_broker_is_asked_again_when_others_drop_its_connection() -> None:
             await cluster.put_topic(TOPIC)
             config = ClientConfig(nameservers=(NAMESERVER,))
             async with ClientInstance(config, env=cluster.environment("sink")) as client:
-                stream = TransactionStream(
-                    client,
-                    "a",
-                    [TOPIC],
-                    service_methods.END_TRANSACTIONS,
-                    retry=RetryPolicy(),
-                    timeout_s=10,
-                )
-                answers: list[transactions.EndTransactionsReply] = []
-                ask = stream.ask(transactions.EndTransactionsRequest, answers.append)
+                staged = StagedMessages.of([StagedMessage("a", TOPIC, PhysicalOffset(0), "id")])
+                call = StagedCall(client, "sink", staged, retry=RetryPolicy(), timeout_s=10)
+                asking = call.end("a", np.zeros(1, dtype=np.int64), COMMIT)
                 await client.routes.route(TOPIC)
                 connection = await client.broker("a")
-                asking = asyncio.create_task(ask)
+                ended = asyncio.create_task(asking)
                 await asyncio.sleep(0.01)
                 client.forget("a", connection)
-                await asking
-                assert len(answers) == 1
-                stream.close()
+                await ended
+                with pytest.raises(EndFailed) as failed:
+                    call.check()
+                assert failed.value.not_open == 1
 
     run_in_virtual_time(main())
 
@@ -393,7 +387,7 @@ def test_errors_of_several_brokers_are_raised_as_one(
             async def crash(*_: object) -> None:
                 raise ZeroDivisionError
 
-            monkeypatch.setattr("ternmq_producer.staging.staged_call.TransactionStream.ask", crash)
+            monkeypatch.setattr("ternmq_producer.staging.staged_call.StagedCall._ask", crash)
             with pytest.raises(ZeroDivisionError):
                 await producer.states(staged)
             with pytest.raises(ZeroDivisionError):

@@ -8,18 +8,27 @@ from numpy.typing import NDArray
 
 from ternmq_client.instance import ClientInstance
 from ternmq_client.retry_policy import RetryPolicy
-from ternmq_model.errors import ConnectionLost, RefusedError, TernError, refusal
+from ternmq_client.retry_timeout import RetryTimeout
+from ternmq_model.errors import ConnectionLost, RefusedError, TernError, TransportError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.staging.staged_messages import StagedMessages
 from ternmq_producer.staging.staging_errors import EndFailed
-from ternmq_producer.staging.transaction_stream import TransactionStream, Unanswered
 from ternmq_producer.transactions.transaction_checks import end_request
-from ternmq_producer.transactions.transaction_ends import LATER, ROWS_MAX, Reply, Request
+from ternmq_producer.transactions.transaction_stream import (
+    LATER,
+    ROWS_MAX,
+    Reply,
+    Request,
+    TransactionStream,
+)
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.converters import error_of
 from ternmq_remoting.rpc import StreamRpc
 from ternmq_remoting.service_methods import END_TRANSACTIONS, FIND_TRANSACTIONS
+
+_ANSWER_TIMEOUT_S: Final = 15.0
+"""Time limit of one reply, s: a thousand commits on a slow disk take longer than other requests."""
 
 _NOT_OPEN: Final = frozenset(
     {
@@ -33,6 +42,16 @@ _NOT_OPEN: Final = frozenset(
 _STATES: Final = frozenset(state.value for state in TransactionState)
 
 Rows = NDArray[np.int64]
+
+
+class Unanswered(TernError):
+    """Error of a reply of which some requests must be sent again after a pause."""
+
+    retryable = True
+
+    def __init__(self, reason: TernError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 class StagedCall:
@@ -80,11 +99,12 @@ class StagedCall:
         Raises:
             TernError: It cannot tell.
         """
-        stream = self._stream(broker_name, rows, FIND_TRANSACTIONS)
+        stream = self._stream(broker_name, FIND_TRANSACTIONS)
         try:
             for start in range(0, len(rows), ROWS_MAX):
                 some = rows[start : start + ROWS_MAX]
-                await stream.ask(self._question(some), self._take_states(some, states, broker_name))
+                take = self._take_states(some, states, broker_name)
+                await self._ask(stream, self._question(some), take)
         finally:
             stream.close()
 
@@ -115,12 +135,12 @@ class StagedCall:
 
     async def end(self, broker_name: str, rows: Rows, resolution: Resolution) -> None:
         """End one broker's messages in the order of `rows`; what fails is kept for `check`."""
-        stream = self._stream(broker_name, rows, END_TRANSACTIONS)
+        stream = self._stream(broker_name, END_TRANSACTIONS)
         try:
             for start in range(0, len(rows), ROWS_MAX):
                 left = _RemainingEnds(self, rows[start : start + ROWS_MAX], resolution, broker_name)
                 try:
-                    await stream.ask(left.request, left.take)
+                    await self._ask(stream, left.request, left.take)
                 except TernError as error:
                     self.fail(np.concatenate([left.rows, rows[start + ROWS_MAX :]]), error)
                     return
@@ -152,16 +172,48 @@ class StagedCall:
         )
 
     def _stream(
-        self, broker_name: str, rows: Rows, rpc: StreamRpc[Request, Reply]
+        self, broker_name: str, rpc: StreamRpc[Request, Reply]
     ) -> TransactionStream[Request, Reply]:
         return TransactionStream(
             self._client,
             broker_name,
-            self._staged.topics_of(broker_name),
             rpc,
-            retry=self._retry,
-            timeout_s=self._timeout_s,
+            topics=self._staged.topics_of(broker_name),
+            answer_timeout_s=min(_ANSWER_TIMEOUT_S, self._timeout_s or _ANSWER_TIMEOUT_S),
         )
+
+    async def _ask(
+        self,
+        stream: TransactionStream[Request, Reply],
+        make: Callable[[], Request],
+        take: Callable[[Reply], None],
+    ) -> None:
+        """Send the request of `make` until `take` processes a reply without `Unanswered`.
+
+        Raises:
+            TernError: The reason of the last failure, when the time is over. `may_have_happened`
+                when a request was written.
+        """
+        retry_timeout = RetryTimeout(self._client.env, self._timeout_s, delays=self._retry)
+        was_written = False
+        while True:
+            failure: TernError
+            try:
+                await stream.open()
+                was_written = True
+                take(await stream.exchange(make()))
+                return
+            except Unanswered as error:
+                failure = error.reason
+            except TransportError as error:
+                failure = error
+            except RefusedError as error:
+                stream.close()
+                if error.code not in LATER:
+                    raise
+                failure = error
+            failure.may_have_happened |= was_written
+            await retry_timeout.pause(failure, may_pass=True)
 
 
 class _RemainingEnds:

@@ -8,58 +8,20 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import dataclass
-from typing import Final, TypeVar
-
-from google.protobuf.message import Message
 
 from ternmq_client.instance import ClientInstance
 from ternmq_client.retry_policy import RetryPolicy
-from ternmq_model.errors import (
-    ClosedError,
-    ConnectionLost,
-    RequestTimedOut,
-    TernError,
-    TransportError,
-)
-from ternmq_model.response_code import ResponseCode
+from ternmq_model.errors import ClosedError, ConnectionLost, RequestTimedOut, TernError
+from ternmq_producer.transactions.transaction_stream import LATER, ROWS_MAX, TransactionStream
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.converters import error_of
-from ternmq_remoting.rpc import ClientStream
 from ternmq_remoting.service_methods import END_TRANSACTIONS
 
 logger = logging.getLogger(__name__)
 
-Request = TypeVar("Request", bound=Message)
-Reply = TypeVar("Reply", bound=Message)
-EndStream = ClientStream[transactions.EndTransactionsReply, transactions.EndTransactionsRequest]
-
-ROWS_MAX: Final = 1024
-"""Transactions in one request."""
-
-LATER: Final = frozenset(
-    {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL}
-)
-"""Refusals that the same broker may take back soon."""
-
-
-async def exchange(
-    stream: ClientStream[Reply, Request], request: Request, *, broker_name: str, timeout_s: float
-) -> Reply:
-    """Write one request about transactions to an open stream and return its reply.
-
-    Raises:
-        RequestTimedOut: No reply came within `timeout_s`.
-        ConnectionLost: The broker ended the stream.
-    """
-    try:
-        async with asyncio.timeout(timeout_s):
-            await stream.write(request)
-            reply = await stream.read()
-    except TimeoutError:
-        raise RequestTimedOut(f"broker {broker_name}: no answer in time") from None
-    if reply is None:
-        raise ConnectionLost(f"broker {broker_name}: ended the stream")
-    return reply
+EndStream = TransactionStream[
+    transactions.EndTransactionsRequest, transactions.EndTransactionsReply
+]
 
 
 @dataclass(slots=True)
@@ -123,21 +85,22 @@ class EndLink:
 
     async def _serve(self) -> None:
         """Send waiting ends over one stream, until that breaks or the broker asks for a pause."""
-        connection = await self._client.broker(self.broker_name)
-        stream: EndStream = connection.open(END_TRANSACTIONS)
+        stream = TransactionStream(
+            self._client,
+            self.broker_name,
+            END_TRANSACTIONS,
+            answer_timeout_s=self._client.config.request_timeout_s,
+        )
         try:
+            await stream.open()
             while True:
                 await self._some()
                 batch = self._take()
                 if batch and not await self._exchange(stream, batch):
                     self._failures += 1
                     return
-        except TransportError as error:
-            if not isinstance(error, RequestTimedOut):  # a slow disk is no broken connection
-                self._client.forget(self.broker_name, connection)
-            raise
         finally:
-            stream.cancel()
+            stream.close()
 
     def _take(self) -> list[TransactionEnd]:
         """Return what is told next; what nobody waits for any more is dropped."""
@@ -158,12 +121,7 @@ class EndLink:
         try:
             for end in batch:
                 end.maybe_told = True
-            reply = await exchange(
-                stream,
-                request,
-                broker_name=self.broker_name,
-                timeout_s=self._client.config.request_timeout_s,
-            )
+            reply = await stream.exchange(request)
             if len(reply.outcomes) != len(batch):
                 raise ConnectionLost(f"broker {self.broker_name}: another number of answers")
             again = [

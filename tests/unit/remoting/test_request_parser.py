@@ -3,7 +3,7 @@ from typing import Any, cast
 import pytest
 
 from ternmq_model.errors import InvalidParameter, RefusedError
-from ternmq_producer.transactions.transaction_ends import ROWS_MAX
+from ternmq_producer.transactions.transaction_stream import ROWS_MAX
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_protos.v1 import transactions_pb2 as transactions
