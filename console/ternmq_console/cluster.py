@@ -81,10 +81,10 @@ _TRANSACTIONS = (
 @click.option("--cluster", default="", help="Restrict the list to brokers of this cluster.")
 @cluster_options
 def list_(cluster: str, nameserver: str, output: str) -> None:
-    """List the members of every broker name, masters and slaves, and how their stores stand.
+    """List the members of every broker name, masters and slaves, with the state of their stores.
 
-    Rates are messages a second over the last minute. A member that is registered and does not
-    answer is listed as unreachable.
+    Rates are messages a second over the last minute. A registered member that does not answer is
+    listed as unreachable.
     """
 
     async def question(admin: AdminClient) -> list[dict[str, object]]:
@@ -97,9 +97,9 @@ def list_(cluster: str, nameserver: str, output: str) -> None:
 @click.argument("broker")
 @cluster_options
 def wipe_write_permission(broker: str, nameserver: str, output: str) -> None:
-    """Let nobody send to BROKER any more, so that it can be emptied and stopped.
+    """Stop sends to BROKER, so that consumers can empty it before a stop.
 
-    Name every NameServer: each keeps this for itself, in memory, until it or BROKER is restarted.
+    Name every NameServer: each stores the permission in memory, until it or BROKER restarts.
     """
     changed = ask(nameserver, lambda admin: admin.wipe_write_permission(broker))
     print_record({"broker": broker, "topics_changed": changed}, output)
@@ -109,11 +109,11 @@ def wipe_write_permission(broker: str, nameserver: str, output: str) -> None:
 @click.argument("broker", required=False)
 @cluster_options
 def status(broker: str | None, nameserver: str, output: str) -> None:
-    """Tell whether the cluster, or BROKER alone, is as it should be: exit code 0, else 1.
+    """Check the health of the cluster, or of BROKER alone: exit code 0 if healthy, else 1.
 
-    It is when every NameServer of --nameserver answers and tells the same, every broker name has a
-    master, every member answers and has a disk that works and is not full, every slave follows and
-    is not behind, and a sync_master has as many members in sync as it needs.
+    A cluster is healthy if all NameServers of --nameserver answer and agree, every broker name has
+    a master, every member answers and has a working disk with free space, every slave follows and
+    is not behind, and a sync_master has its required number of members in sync.
     """
 
     async def question(admin: AdminClient) -> tuple[list[NameServerView], list[MemberView]]:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 @click.command(name="list")
 @cluster_options
 def list_(nameserver: str, output: str) -> None:
-    """List groups with dead letters, and how many wait to be redriven or dropped."""
+    """List groups with dead letters, and the number of waiting letters."""
 
     def row(one: DeadLetters) -> Row:
         return {
@@ -40,7 +40,7 @@ def list_(nameserver: str, output: str) -> None:
 def show(
     group: str, maximum: int, handled: bool, as_hex: bool, nameserver: str, output: str
 ) -> None:
-    """Show dead letters of GROUP, oldest first: where they came from, and what is in them."""
+    """Show dead letters of GROUP, oldest first, with their source and content."""
 
     async def found(admin: AdminClient) -> BrokerList[DeadLetter]:
         letters = await admin.dead_letters(group, maximum=maximum, with_handled=handled)
@@ -71,9 +71,9 @@ def redrive(
     nameserver: str,
     output: str,
 ) -> None:
-    """Send dead letters of GROUP again to the topic they were sent to first, each once.
+    """Send dead letters of GROUP again to their first topic, each once.
 
-    When it is interrupted, give the command again: nothing is sent twice.
+    After an interruption, repeat the command: it sends no letter twice.
     """
     if is_all == bool(message_ids):
         raise click.UsageError("tell which: --all, or --message-id")
@@ -103,9 +103,9 @@ def redrive(
 @yes_option
 @cluster_options
 def drop(group: str, through: str, delete: bool, yes: bool, nameserver: str, output: str) -> None:
-    """Drop dead letters of GROUP: they are neither shown nor redriven any more.
+    """Drop dead letters of GROUP, so that they are no longer shown or redriven.
 
-    They can be read until they expire, unless they are deleted.
+    Dropped letters can be read until they expire, unless they are deleted.
     """
     if delete and through:
         raise click.UsageError("--delete takes all: leave --through out")

@@ -54,7 +54,7 @@ def watch_option(function: F) -> F:
 def show(
     name: str, key: str, broker: str, watch: float | None, nameserver: str, output: str
 ) -> None:
-    """Show every counter: its total, its rate over a minute, and what the last spans added."""
+    """Show every counter: its total, its rate over a minute, and its increase in the last spans."""
 
     async def rows(admin: AdminClient) -> Rows:
         found = await admin.statistics(name=name, key=key, broker_name=broker)

@@ -87,7 +87,7 @@ def create(
     nameserver: str,
     output: str,
 ) -> None:
-    """Create TOPIC, or give it these settings, on every broker. What is refused stops no other."""
+    """Create TOPIC, or replace its settings, on every broker. A refusal stops no other topic."""
     wanted = list(dict.fromkeys([*topics, *_lines(names)]))
     if not wanted:
         raise click.UsageError("name a topic, or a --file of topics")
@@ -159,7 +159,7 @@ def alter(
     nameserver: str,
     output: str,
 ) -> None:
-    """Change settings of TOPIC on every broker that has it; what is not named stays."""
+    """Change the given settings of TOPIC on every broker that has it."""
     changes: dict[str, Any] = {}
     if queues is not None:
         changes |= {"read_queues": queues, "write_queues": queues}
@@ -218,7 +218,7 @@ async def _alter(admin: AdminClient, topic: str, changes: Mapping[str, Any]) -> 
 @click.option("--all", "with_system", is_flag=True, help="Include system topics.")
 @cluster_options
 def list_(cluster: str, with_system: bool, nameserver: str, output: str) -> None:
-    """List topics; those that brokers make for themselves only with --all."""
+    """List topics, with --all including system topics."""
 
     async def question(admin: AdminClient) -> None:
         pages = (
@@ -262,7 +262,7 @@ def describe(topic: str, nameserver: str, output: str) -> None:
 @click.argument("topic")
 @cluster_options
 def status(topic: str, nameserver: str, output: str) -> None:
-    """Show what each queue of TOPIC holds, and when its newest message came."""
+    """Show the messages of each queue of TOPIC, and the time of the newest one."""
     found = ask(nameserver, lambda admin: admin.describe_topic(topic))
     rows = [_queue_row(one, messages=one.max_offset - one.min_offset) for one in found.queues]
     columns = ("broker", "queue", "min_offset", "max_offset", "messages", "last_stored")
@@ -284,7 +284,7 @@ def _queue_row(one: QueueStatus, **counts: object) -> dict[str, object]:
 @click.argument("topic")
 @cluster_options
 def routes(topic: str, nameserver: str, output: str) -> None:
-    """Show what clients are told of TOPIC: who serves it, with how many queues."""
+    """Show the route of TOPIC for clients: its brokers and queues."""
     route = ask(nameserver, lambda admin: admin.route(topic))
     addresses = {
         data.broker_name: {
@@ -318,11 +318,11 @@ def routes(topic: str, nameserver: str, output: str) -> None:
 @click.option("--none", "is_none", is_flag=True, help="Remove the order.")
 @cluster_options
 def order(topic: str, conf: str | None, is_none: bool, nameserver: str, output: str) -> None:
-    """Show the fixed order of queues that TOPIC has, or set it to CONF.
+    """Show the fixed order of queues of TOPIC, or set it to CONF.
 
-    CONF is such as broker-a:8;broker-b:8: senders pick among exactly these queues, whoever is up.
-    Name every NameServer: each keeps this for itself. TOPIC and the brokers have to be there; a
-    broker that the order before had may be away.
+    CONF is such as broker-a:8;broker-b:8: producers choose among exactly these queues, for any set
+    of running brokers. Name every NameServer: each stores its own copy. TOPIC and the brokers must
+    exist; a broker of the previous order may be away.
     """
     if conf is not None and is_none:
         raise click.UsageError("tell an order, or --none")
@@ -352,7 +352,8 @@ def order(topic: str, conf: str | None, is_none: bool, nameserver: str, output: 
 def delete(topic: str, cluster: str, nameserver: str, output: str) -> None:
     """Delete TOPIC from every broker, with the offsets of its groups.
 
-    Its messages can no longer be read. Brokers that left lately and may bring it back are named.
+    Its messages become unreadable. The command lists brokers that left recently and may bring the
+    topic back.
     """
     names = ask(nameserver, lambda admin: admin.delete_topic(topic, cluster=cluster))
     print_record({"topic": topic, "deleted_from": names}, output)
@@ -371,7 +372,7 @@ def delete(topic: str, cluster: str, nameserver: str, output: str) -> None:
 )
 @cluster_options
 def offsets(topic: str, at: int, boundary: str, nameserver: str, output: str) -> None:
-    """Show where each queue of TOPIC stood at a time."""
+    """Show the offset of each queue of TOPIC at a time."""
     found = ask(nameserver, lambda admin: admin.offsets_at(topic, at, upper=boundary == "upper"))
     print_found(
         found,

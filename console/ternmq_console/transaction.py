@@ -43,7 +43,7 @@ def list_(
 ) -> None:
     """List open transactions by batch, broker and producer group, the oldest first.
 
-    Rows without a query belong to ordinary transactions: their producers are asked.
+    Rows without a query belong to ordinary transactions, which brokers check at their producers.
     """
     if batch is not None and not query:
         raise click.UsageError("--batch is one of a query: tell --query")
@@ -72,10 +72,10 @@ def rollback(
     nameserver: str,
     output: str,
 ) -> None:
-    """Roll back what is staged for a query whose driver is gone. None of it is ever delivered.
+    """Roll back the staged rows of a query whose driver is gone, so that none is delivered.
 
-    Refused while somebody may work on it: when a row was stored, asked about or committed, or a
-    broker started, in the last 3 minutes. To repeat it does no harm.
+    The command refuses rows with activity in the last 3 minutes: a row was stored, checked or
+    committed, or a broker started. A repeat is safe.
     """
     if not query:
         raise click.UsageError("--query: tell which")

@@ -15,7 +15,7 @@ def _run(context: click.Context, /, **options: object) -> None:
 
 broker = LazyGroup(
     name="broker",
-    help=f"{service.help} With a verb: manage running brokers.",
+    help=f"{service.help} With a command: manage running brokers.",
     lazy={
         "status": (".broker.status:status", "Show the counters of the brokers' stores."),
         "ha": (".broker.replicas:ha", "Show the replication of a broker's slaves."),

@@ -30,9 +30,9 @@ from ternmq_nameserver.table_store import save_table
 def forget_epoch(
     brokers: Sequence[str], *, data: Path, cluster: str, yes: bool, output: str
 ) -> None:
-    """Let a NameServer forget the epochs of broker names that will not come back.
+    """Remove the epochs of broker names that will not return from a NameServer.
 
-    A name that comes back all the same is a new one to it: it refuses no master of old any more.
+    The NameServer treats a name that returns as a new one, and no longer refuses its old masters.
     """
     with errors_as_exits(), ExitStack() as stack:
         path, table = open_epochs(data, stack)

@@ -86,16 +86,17 @@ def repair_epoch(
     nameserver: str,
     output: str,
 ) -> None:
-    """Set epochs of BROKER that nobody began back, in the data directory DIR.
+    """Replace epochs of BROKER that no member began, in the data directory DIR.
 
-    DIR is that of a member, or of a NameServer, and not in use. What NameServers and members that
-    run tell is looked at and shown first. In a member's directory the numbers become those that its
-    masters would have begun; a NameServer's becomes the highest of the members' logs.
+    DIR belongs to a member or a NameServer, and is not in use. The command first queries running
+    NameServers and members, and shows their epochs. In a member's directory the numbers become
+    those that its masters would have begun; a NameServer's becomes the highest of the members'
+    logs.
 
-    Where a member that is known does not answer, or the members are not known, say with --epoch
-    which epoch is the highest that really began.
+    If a known member does not answer, or the members are unknown, set --epoch to the highest epoch
+    that really began.
 
-    No epoch is changed before you said yes.
+    The command changes no epoch without a confirmation.
     """
     with errors_as_exits(), ExitStack() as stack:
         directory = open_directory(data, broker, cluster, stack)

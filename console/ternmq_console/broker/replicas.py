@@ -37,12 +37,12 @@ _CHANGE_COLUMNS: Final = ("group", "topic", "queue", "before", "after")
 @click.argument("broker")
 @cluster_options
 def ha(broker: str, nameserver: str, output: str) -> None:
-    """Show how the slaves of BROKER follow: who is in sync, how far behind, and the epochs.
+    """Show the replication of BROKER: slaves in sync, their lag, and the epochs.
 
-    A slave is in sync when the master waits for it. `safe offset` is what it has acknowledged;
-    the lag is what the master has beyond it, and for how long it has lacked something. `id` is what
-    a member has now, 0 the master's; `slave id` what it has as a slave, also once another one is
-    promoted.
+    The master waits for a slave in sync. `safe offset` is the acknowledged offset of a slave; the
+    lag has the bytes that the master has beyond it, and the time since the slave had them all. `id`
+    is the current id of a member, 0 for the master; `slave id` its id as a slave, also after the
+    promotion of another member.
     """
     views = ask(nameserver, lambda admin: admin.member_views(broker=broker))
     rows = member_rows(views)
@@ -74,13 +74,13 @@ def ha(broker: str, nameserver: str, output: str) -> None:
 def promote(
     broker: str, broker_id: int, force: bool, yes: bool, nameserver: str, output: str
 ) -> None:
-    """Make a slave of BROKER its master, in a new epoch that begins at the slave's log's end.
+    """Make a slave of BROKER its master, in a new epoch from the end of the slave's log on.
 
-    What the old master has beyond that is lost: nothing that was acknowledged when the master was
-    a sync_master and the slave in sync. The old master follows once it is back. Offsets of groups
+    Records of the old master beyond that end are lost, but no acknowledged record if the master was
+    a sync_master and the slave in sync. The old master follows after its return. Offsets of groups
     beyond the log's end are set to the end of their queue, and shown.
 
-    Returns when the new master serves and is registered.
+    The command returns when the new master serves clients and is registered.
     """
     if not yes:
         text = f"Make slave {broker_id} the master of {broker}?"

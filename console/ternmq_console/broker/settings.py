@@ -31,8 +31,8 @@ def settings(
 ) -> None:
     """Show the settings of BROKER that may change while it runs, and change some with --set.
 
-    Numbers and switches alone, within the bounds shown. All are changed, or none. A change that
-    lets messages go earlier is asked for once more.
+    Only numbers and switches may change, within the bounds shown. The command changes all given
+    settings, or none. A change that deletes messages earlier needs a confirmation.
     """
     values = dict(map(_pair, changes))
     if values and not yes:
@@ -66,9 +66,9 @@ def settings(
 @click.argument("permission", type=click.Choice(["rw", "r"]))
 @cluster_options
 def set_permission(broker: str, permission: str, nameserver: str, output: str) -> None:
-    """Let nobody send to BROKER (r), so that it can be emptied, or let it be sent to again (rw).
+    """Stop sends to BROKER (r), so that consumers can empty it, or permit sends again (rw).
 
-    Name every NameServer: each keeps this for itself, in memory, until it or BROKER is restarted.
+    Name every NameServer: each stores the permission in memory, until it or BROKER restarts.
     """
 
     async def question(admin: AdminClient) -> int:
@@ -83,11 +83,11 @@ def set_permission(broker: str, permission: str, nameserver: str, output: str) -
 @click.argument("broker")
 @cluster_options
 def drain(broker: str, nameserver: str, output: str) -> None:
-    """Let the master of BROKER take no more messages, before it stops or hands over.
+    """Stop the acceptance of messages at the master of BROKER, before a stop or a switch-over.
 
-    Producers send to other brokers of the topic, or wait for the length of a send: until a slave is
-    promoted, or `undrain`. Consumers read on and commit; failed, delayed and timed messages and the
-    ends of transactions go on. A restart of the master forgets it.
+    Producers send to other brokers of the topic, or wait within their send timeout, until a slave
+    is promoted, or `undrain`. Consumers still read and commit; the master still stores failed,
+    delayed and timed messages and ends transactions. A restart of the master ends the draining.
     """
     _set_draining(broker, True, nameserver, output)
 
@@ -96,7 +96,7 @@ def drain(broker: str, nameserver: str, output: str) -> None:
 @click.argument("broker")
 @cluster_options
 def undrain(broker: str, nameserver: str, output: str) -> None:
-    """Let the master of BROKER take messages again, after `drain`."""
+    """Resume the acceptance of messages at the master of BROKER, after `drain`."""
     _set_draining(broker, False, nameserver, output)
 
 
@@ -105,11 +105,11 @@ def undrain(broker: str, nameserver: str, output: str) -> None:
 @yes_option
 @cluster_options
 def clean(broker: str, *, yes: bool, nameserver: str, output: str) -> None:
-    """Let BROKER delete what has expired now, without waiting for the hour.
+    """Delete expired files of BROKER at once, without waiting for the hour.
 
-    Expired is what is older than `store.file_reserved_hours` and than every topic's retention.
-    What no checkpoint vouches for stays: just after a start of BROKER that is everything. So
-    0 files deleted may mean that it is too early; ask again `store.checkpoint_interval_ms` later.
+    A file is expired when it is older than `store.file_reserved_hours` and every topic's retention.
+    Files beyond the checkpoint stay: directly after a start of BROKER these are all files. So the
+    command may be too early if it deletes 0 files; repeat it `store.checkpoint_interval_ms` later.
     """
     if not yes:
         confirm_losses(ask(nameserver, lambda admin: _expired(admin, broker)))

@@ -34,10 +34,10 @@ RATE_SPAN_S: Final = 60
 @click.argument("broker", required=False)
 @cluster_options
 def status(broker: str | None, nameserver: str, output: str) -> None:
-    """Show what the stores of all members have counted since they were opened, or all of BROKER's.
+    """Show counters of the stores of all members since their opening, or all values of BROKER.
 
-    A name stands for its master, or while that is away for the slave with the lowest id; an address
-    for the member that is registered with it. Rates are those of the last minute.
+    A name stands for its master, or for the slave with the lowest id while the master is away; an
+    address stands for the member that registered it. Rates are those of the last minute.
     """
     views = ask(nameserver, lambda admin: admin.member_views(broker=broker, with_stores=True))
     if broker is None:

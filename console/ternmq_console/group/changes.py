@@ -67,7 +67,7 @@ def create(
     output: str,
     **options: object,
 ) -> None:
-    """Create GROUP, or give it these settings, on every broker. What is not told is as usual."""
+    """Create GROUP, or replace its settings, on every broker. Other settings get their defaults."""
     settings = replace(GroupSettings(group), **_given(options))
     names = ask(
         nameserver, lambda admin: admin.put_group(settings, cluster=cluster, brokers=brokers)
@@ -113,9 +113,9 @@ def delete(
     nameserver: str,
     output: str,
 ) -> None:
-    """Delete GROUP from every broker: settings, offsets, and what waits to be tried again.
+    """Delete GROUP from every broker: settings, offsets, and messages that wait for a retry.
 
-    A group with live members is refused.
+    The command refuses a group with live members.
     """
     names = ask(
         nameserver,
@@ -160,7 +160,7 @@ def reset(
     nameserver: str,
     output: str,
 ) -> None:
-    """Set where GROUP goes on in a topic, also while it consumes: its members are told."""
+    """Reset the offsets of GROUP in a topic, also while it consumes, and notify its members."""
     wanted = [_queue(topic, text) for text in queues]
     found = ask(
         nameserver,
@@ -185,7 +185,7 @@ def reset(
 @click.option("--topic", default="", help="Restrict the command to this topic.")
 @cluster_options
 def clone(from_group: str, to_group: str, topic: str, nameserver: str, output: str) -> None:
-    """Let the group TO, which has no live members, be as far as the group FROM."""
+    """Copy the offsets of the group FROM to the group TO, which has no live members."""
     changes = ask(nameserver, lambda admin: admin.clone_offsets(from_group, to_group, topic))
     _print_changes(changes, output)
 
@@ -195,7 +195,7 @@ def clone(from_group: str, to_group: str, topic: str, nameserver: str, output: s
 @click.argument("topic")
 @cluster_options
 def skip(group: str, topic: str, nameserver: str, output: str) -> None:
-    """Let GROUP skip everything that waits in TOPIC: it goes on behind the last message."""
+    """Move the offsets of GROUP behind the last message of TOPIC."""
     found = ask(nameserver, lambda admin: admin.reset_offsets(group, topic, last=True))
     _print_changes(found.changes, output)
 

@@ -72,7 +72,7 @@ def list_(with_system: bool, nameserver: str, output: str) -> None:
 @click.argument("group")
 @cluster_options
 def describe(group: str, nameserver: str, output: str) -> None:
-    """Show the members of GROUP, and how far it is in each queue."""
+    """Show the members of GROUP, and its offset in each queue."""
     found = ask(nameserver, lambda admin: admin.describe_group(group))
     members = [_member_row(one) for one in found.members]
     progress = [progress_row(one) for one in found.progress]
@@ -99,7 +99,7 @@ def describe(group: str, nameserver: str, output: str) -> None:
 @click.option("--state", is_flag=True, help="Query each member for its state of consumption.")
 @cluster_options
 def consumers(group: str, client_id: str | None, state: bool, nameserver: str, output: str) -> None:
-    """Show the live members of GROUP; with --state, or for CLIENT_ID, how consuming goes there."""
+    """Show the live members of GROUP; with --state or CLIENT_ID, their state of consumption."""
     if client_id is not None:
         told = ask(nameserver, lambda admin: _state_of(admin, group, client_id))
         _print_state(client_id, told, output)
@@ -146,9 +146,9 @@ def producers(group: str | None, nameserver: str, output: str) -> None:
 @click.option("--topic", default="", help="Restrict the command to this topic.")
 @cluster_options
 def show(group: str | None, topic: str, nameserver: str, output: str) -> None:
-    """Show how far GROUP is in each queue, or how far behind every group (of --topic) is.
+    """Show the offset of GROUP in each queue, or the lag of every group (of --topic).
 
-    The lag in seconds is how long the next message to consume has lain there.
+    The lag in seconds is the age of the next message to consume.
     """
 
     async def progress(admin: AdminClient, group: str) -> BrokerList[QueueProgress]:

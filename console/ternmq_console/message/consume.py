@@ -68,13 +68,13 @@ def consume(
     nameserver: str,
     output: str,
 ) -> None:
-    """Print the messages of TOPIC as they come, as a member of GROUP, until Ctrl-C or --max.
+    """Print the messages of TOPIC as they arrive, as a member of GROUP, until Ctrl-C or --max.
 
-    A topic that does not exist (exit code 3) is an error unless --wait is given, and so is a
-    refusal (1), also while it runs: a topic that may not be read, a group that may not consume.
+    Without --wait, a missing topic (exit code 3) is an error, and so is a refusal (1), also during
+    the run: a topic without read permission, a group that may not consume.
 
-    A line is the body of a message, with escapes for what cannot be printed; with --json an object
-    that has everything of it. What was printed is finished: the group does not see it again.
+    A line is the body of a message, with escapes for unprintable characters; with --json, an object
+    with all fields. Printed messages are finished: the group does not receive them again.
     """
     if is_raw and output == "json":
         raise click.UsageError("--raw and JSON are two forms: use one")

@@ -32,8 +32,8 @@ _PULLED_AT_ONCE: Final = 32
 def get(message_id: str, topic: str, nameserver: str, output: str) -> None:
     """Show the message with the id MESSAGE_ID: an offset message id, or a unique key.
 
-    An offset message id names broker and place, and is tried first; the unique key is what
-    producers call the message id.
+    An offset message id names broker and log offset, and is tried first; the unique key is the
+    message id of producers.
     """
     message = ask(nameserver, lambda admin: find_message(admin, message_id, topic))
     print_record(message_row(message), output)
@@ -75,7 +75,7 @@ def query(
     nameserver: str,
     output: str,
 ) -> None:
-    """Show the messages of a topic that have a key, oldest first."""
+    """Show the messages of a topic with a key, oldest first."""
     found = ask(
         nameserver,
         lambda admin: admin.query_messages(
@@ -129,7 +129,7 @@ def print_(
     nameserver: str,
     output: str,
 ) -> None:
-    """Print the messages that TOPIC keeps, queue after queue. No group's progress changes."""
+    """Print the stored messages of TOPIC, queue after queue, and change no group's offsets."""
 
     async def question(admin: AdminClient) -> BrokerList[StoredMessage]:
         subscription = parse_subscription(topic, expression)

@@ -55,8 +55,8 @@ def produce(
 ) -> None:
     """Send each line of standard input as a message to TOPIC.
 
-    A line is sent when it is read, without its end. The result of each message is printed with
-    `-o json`, one object a line; else their number at the end.
+    A line is sent as soon as it is read, without its line end. With `-o json` each result is one
+    object on a line; otherwise the command prints the number of messages at the end.
     """
     with errors_as_exits():
         check_topic(topic)

@@ -36,7 +36,7 @@ def send(
     nameserver: str,
     output: str,
 ) -> None:
-    """Send one message to TOPIC, and show where it was stored."""
+    """Send one message to TOPIC, and show its queue and offset."""
     if (queue is None) != (not broker):
         raise click.UsageError("--broker and --queue go together")
     wanted = None

@@ -18,7 +18,7 @@ _TRACE_COLUMNS = ("time", "event", "group", "outcome", "took_ms", "client", "det
 @click.option("--trace-topic", default=TRACE_TOPIC, show_default=True, help="Topic of the traces.")
 @cluster_options
 def trace(message_id: str, trace_topic: str, nameserver: str, output: str) -> None:
-    """Show who sent the message MESSAGE_ID and who consumed it, when and with what outcome."""
+    """Show the producer and the consumers of the message MESSAGE_ID, with times and outcomes."""
     found = ask(nameserver, lambda admin: admin.trace(message_id, trace_topic=trace_topic))
     rows = timeline([(message.born_host, record) for message, record in found])
     print_found(BrokerList(rows, found.unreachable), dict, _TRACE_COLUMNS, output)

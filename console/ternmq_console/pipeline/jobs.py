@@ -143,10 +143,10 @@ def archive(
     output: str,
     **options: Any,
 ) -> None:
-    """Keep TOPICS as Parquet in a folder, parted by topic and date, each message once.
+    """Archive TOPICS as Parquet in a folder, partitioned by topic and date, each message once.
 
-    Give the command again and it goes on where it was, whatever ended it. Without --interval it
-    ends when all is archived that was there when it began.
+    A repeat of the command continues, after any end of the last run. Without --interval the command
+    ends when all messages that existed at its start are archived.
     """
     if available_now and interval_s is not None:
         raise click.UsageError("either --available-now, which is what happens, or --interval")
@@ -187,8 +187,8 @@ def replay(
 ) -> None:
     """Send messages of an archive, of any Parquet or of a topic to TO_TOPIC again.
 
-    With --checkpoint nothing is sent twice, however often the command is given; each micro-batch
-    becomes visible as a whole. Tags, keys, sharding keys and properties are kept.
+    With --checkpoint repeats of the command send no message twice, and each micro-batch becomes
+    visible as a whole. Tags, keys, sharding keys and properties are kept.
     """
     if not dry_run and once == bool(checkpoint):
         raise click.UsageError("tell which: --checkpoint DIR, to send nothing twice, or --once")
@@ -208,10 +208,10 @@ def replay(
 @most_option("--batch-rows", BATCH_ROWS, "The most letters of a micro-batch.")
 @spark_options
 def redrive(group: str, checkpoint: str, dry_run: bool, output: str, **options: Any) -> None:
-    """Send dead letters to the topics that they were sent to first, each once.
+    """Send dead letters to their first topics, each once.
 
-    The first run begins with those that wait, as `ternmq dlq list` counts them. The letters stay,
-    and wait on: `ternmq dlq drop` marks them.
+    The first run begins with the waiting letters of `ternmq dlq list`. The letters stay, and still
+    count as waiting until `ternmq dlq drop` marks them.
     """
     if not dry_run and not checkpoint:
         raise click.UsageError("name a folder where it is kept what was sent: --checkpoint DIR")

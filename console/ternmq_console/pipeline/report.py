@@ -64,7 +64,7 @@ def report(
 ) -> None:
     """Show lag, rates, sizes, retries, dead letters and slow consumers, by group and topic.
 
-    Nothing is changed and no message is read.
+    The report changes no state and reads no message.
     """
     with errors_as_exits():
         made = make_report(

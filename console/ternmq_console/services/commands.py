@@ -186,8 +186,8 @@ _BROKER_PORT: Final = setting_option(
 def dev(data: Path | None, config: Path | None, given: Sequence[str]) -> None:
     """Run a NameServer and a broker in one process, until Ctrl-C.
 
-    The data lies in ./.ternmq unless --data or a setting says otherwise. Once both serve, their
-    addresses are printed on standard output; the log goes to standard error.
+    The data is in ./.ternmq unless --data or a setting names another folder. Once both serve
+    clients, their addresses are printed on standard output; the log goes to standard error.
     """
     folders = [f"{name}.data={data / name}" for name in ("nameserver", "broker")] if data else []
 
@@ -207,7 +207,7 @@ def dev(data: Path | None, config: Path | None, given: Sequence[str]) -> None:
 def nameserver(config: Path | None, given: Sequence[str]) -> None:
     """Run a NameServer, until Ctrl-C.
 
-    Key-value settings are kept in --data; without it they are lost when the process ends.
+    Key-value settings and epochs are stored in --data; without it they are lost at the end.
     """
 
     def make(settings: LoadedSettings, env: Environment) -> NameServer:

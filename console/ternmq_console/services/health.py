@@ -31,11 +31,11 @@ _TIMEOUT_S_MAX: Final = 3600.0
 )
 @click.pass_context
 def health(context: click.Context, address: str, timeout: float) -> None:
-    """Tell whether the service at HOST:PORT serves: its event loop answers, and takes calls.
+    """Check the health of the service at HOST:PORT: its event loop answers, and accepts calls.
 
-    Without HOST:PORT, $TERNMQ_HEALTH says it, or else it is the NameServer's usual address.
+    Without HOST:PORT, the address is $TERNMQ_HEALTH, or else the default one of a NameServer.
 
-    Exit code 0 when it does, 4 when it does not, 2 when there is no such address.
+    Exit code: 0 healthy, 4 not healthy, 2 invalid address.
     """
     is_variable = context.get_parameter_source("address") is ParameterSource.ENVIRONMENT
     setting = HEALTH_VARIABLE if is_variable else "address"

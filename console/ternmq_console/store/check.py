@@ -39,10 +39,10 @@ from ternmq_store.recovery.recovery_decisions import RecoveryDecision
     "--json", "as_json", is_flag=True, help="Print one JSON object on each line instead of text."
 )
 def check(folder: Path, *, as_json: bool) -> None:
-    """Check everything in the data directory DIR, and change nothing.
+    """Check all files of the data directory DIR, without a change.
 
-    Every record is compared with its consume queue unit and its index entries, and every unit and
-    entry with its record. Exit code 0: sound; 1: there are problems; 3: there is no store.
+    The command compares every record with its consume queue unit and its index entries, and every
+    unit and entry with its record. Exit code 0: sound; 1: problems found; 3: no store.
     """
     files = RealFileSystem()
     with errors_as_exits():

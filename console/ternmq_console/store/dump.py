@@ -56,10 +56,10 @@ class _Complaints:
     "--json", "as_json", is_flag=True, help="Print one JSON object on each line instead of a table."
 )
 def dump(folder: Path, what: str | None, *, as_json: bool) -> None:
-    """Print what lies in the data directory DIR: every record of the log, in its order.
+    """Print the content of the data directory DIR: every record of the log, in its order.
 
-    Nothing is changed, and the directory may be in use. What cannot be read is told on standard
-    error, with file and offset; then the exit code is 1.
+    The command changes no file, and the directory may be in use. It reports unreadable data on
+    standard error, with file and offset; then the exit code is 1.
     """
     files, complaints = RealFileSystem(), _Complaints()
     with errors_as_exits():

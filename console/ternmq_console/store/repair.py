@@ -72,22 +72,22 @@ def repair(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Remove from the data directory DIR what is damaged and can be built anew.
+    """Remove damaged files of the data directory DIR that the next start can rebuild.
 
-    That is consume queues in which something is wrong, and the index, which the next start builds
-    from the log, and leftovers of an interrupted use. A queue is kept, and that is said, where the
-    numbers of its messages could be given again. DIR must have been closed: start the broker once
-    after a crash.
+    These are damaged consume queues and a damaged index, which the next start rebuilds from the
+    log, and leftovers of an interrupted use. The command keeps, and lists, a queue if the numbers
+    of its messages could be assigned again. DIR must have been closed: start the broker once after
+    a crash.
 
-    What you must decide is told, with the command of each way. A log that no start takes over needs
-    --set-aside, --file-bytes or --fill-gaps. Then nothing else is repaired, and nothing deleted:
-    what is none of the log is moved into the folder `aside`, and the next start serves what is
-    sound. Without them the log is never changed.
+    The command lists open decisions, with the command of each alternative. A log that no start
+    accepts needs --set-aside, --file-bytes or --fill-gaps. Then the command repairs no other file,
+    and deletes none: it moves foreign files into the folder `aside`, and the next start serves all
+    sound data. Without these options the log is never changed.
 
-    With --accept-tables nothing else is done than that: what no generation of a table can prove
-    counts as it is, or is lost where it cannot be read.
+    With --accept-tables the command only accepts tables: a table without a valid generation is used
+    as it is, or is lost if it cannot be read.
 
-    Nothing is changed before you said yes.
+    The command changes no file without a confirmation.
     """
     files = RealFileSystem()
     is_decision = bool(set_aside or file_bytes or fill_gaps or leftovers)
