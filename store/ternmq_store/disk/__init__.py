@@ -1,1 +1,1 @@
-"""The disk: the file system, mapped files, and small files that are replaced as a whole."""
+"""Disk of the store: file system, mapped files, and small files that are replaced as a whole."""

@@ -1,4 +1,4 @@
-"""The lock of a store's directory, as RocketMQ takes it.
+"""Lock of a store's directory, compatible with RocketMQ's.
 
 Source: RocketMQ `DefaultMessageStore.start`.
 """
@@ -20,9 +20,9 @@ _HOLDER_NAME: Final = "abort"
 _LOCK: Final = struct.Struct("hhqqi4x")
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NO_FOLDER_LOCKS: Final = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
-"""NFS locks only what is open to write, which a folder never is."""
+"""Errors of file systems that cannot lock a folder. NFS locks only files open for writing."""
 _ASKED_S: Final = 0.05
-"""Longer than somebody who only asks has the lock of a folder."""
+"""Pause before the second try, s: a query of the lock holds the folder for a shorter time."""
 _READ_ONLY: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -30,19 +30,19 @@ NO_SUCH_NAME: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 """Errors of a path that leads to no file: a folder is missing, is a file or links to itself."""
 
 Node = tuple[int, int]
-"""Identity of a file: its file system and its number there."""
+"""Identity of a file: its file system and its inode."""
 
 
 def node_of(stats: os.stat_result) -> Node:
-    """Return the file that `stats` are of."""
+    """Return the identity of the file with these `stats`."""
     return stats.st_dev, stats.st_ino
 
 
 def node_at(path: Path, *, follow_links: bool = False) -> Node | None:
-    """Return the file that `path` leads to; None if none. As long as one is open, no other is it.
+    """Return the identity of the file at `path`; None = no file. It is unique among open files.
 
     Raises:
-        OSError: The system does not tell.
+        OSError: The system cannot read the path.
     """
     try:
         return node_of(path.stat(follow_symlinks=follow_links))
@@ -53,10 +53,10 @@ def node_at(path: Path, *, follow_links: bool = False) -> Node | None:
 
 
 def nodes_in(folder: Path) -> Mapping[str, Node]:
-    """Return which file each name in `folder` leads to; none if it is not there.
+    """Return the identity of each file in `folder` by name; empty if the folder does not exist.
 
     Raises:
-        OSError: The system does not tell.
+        OSError: The system cannot read the folder.
     """
     try:
         with os.scandir(folder) as entries:
@@ -69,18 +69,18 @@ def nodes_in(folder: Path) -> Mapping[str, Node]:
 
 
 class RealLock:
-    """A lock of the file's first byte, as RocketMQ takes it, and one of the folder it lies in.
+    """Lock of the file's first byte, like RocketMQ's, and lock of its folder.
 
-    Both belong to the open file, not to the process: so they count inside one process too, and end
-    with it. Where the system knows no such lock of a byte, `flock` takes the file. The folder's
-    holds when the file is removed, against all but RocketMQ.
+    Both locks belong to the open file, not to the process. So two locks in one process exclude each
+    other, and both end with the process. `flock` of the file replaces the lock of a byte on systems
+    without it. The lock of the folder holds when the file is removed, but not against RocketMQ.
 
     Source: RocketMQ `DefaultMessageStore.start`.
     """
 
     def __init__(self, path: Path, rest: Callable[[float], None]) -> None:
         with contextlib.ExitStack() as opened:
-            # The folder comes first: who is refused it leaves no new file of the lock.
+            # The folder comes first, so that a refused process creates no file of the lock.
             folder = _opened(opened, path.parent, _FOLDER)
             _take(path, partial(_take_folder, rest), folder)
             descriptor = _opened(opened, path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
@@ -92,7 +92,7 @@ class RealLock:
             self._opened = opened.pop_all()
 
     def is_in_place(self) -> bool:
-        """Return whether the name of the lock's file still leads to it."""
+        """Return whether the lock's file still has its name."""
         return node_at(self._path, follow_links=True) == self._node
 
     def release(self) -> None:
@@ -101,7 +101,7 @@ class RealLock:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a process holds the lock at `path`, where the system can tell."""
+    """Return whether a process holds the lock at `path`; False if the system cannot test it."""
     return _is_file_taken(path) or _is_folder_taken(path.parent)
 
 
@@ -132,7 +132,7 @@ def _take(path: Path, take: Callable[[int], None], descriptor: int) -> None:
     """Lock the directory whose lock file is `path`.
 
     Raises:
-        StoreLocked: Somebody has it.
+        StoreLocked: Another owner has the lock.
     """
     try:
         take(descriptor)
@@ -146,7 +146,7 @@ def _take_lock(descriptor: int) -> None:
     """Lock a file's first byte for as long as it is open.
 
     Raises:
-        OSError: EAGAIN or EACCES when somebody has it.
+        OSError: EAGAIN or EACCES: another owner has the lock.
     """
     command: int | None = getattr(fcntl, "F_OFD_SETLK", None)
     if command is None:
@@ -156,10 +156,10 @@ def _take_lock(descriptor: int) -> None:
 
 
 def _take_folder(rest: Callable[[float], None], descriptor: int) -> None:
-    """Lock a folder for as long as it is open, where its file system knows locks of folders.
+    """Lock a folder for as long as it is open, if its file system supports it.
 
     Raises:
-        OSError: EAGAIN when somebody has it, who does not only ask.
+        OSError: EAGAIN: another owner has the lock.
     """
     try:
         _flock(descriptor)
@@ -177,7 +177,7 @@ def _flock(descriptor: int, kind: int = fcntl.LOCK_EX) -> None:
 
 
 def _is_folder_taken(folder: Path) -> bool:
-    """Return whether a process holds a folder, by a shared lock for a moment."""
+    """Return whether a process has the lock of a folder, by a short shared lock."""
     try:
         descriptor = os.open(folder, _FOLDER)
     except OSError:
@@ -192,7 +192,7 @@ def _is_folder_taken(folder: Path) -> bool:
 
 
 def _holder(path: Path) -> str:
-    """Return the holder of the lock, by the process number in the file beside it."""
+    """Return the text of the lock's owner, by the process id in the file beside it."""
     with contextlib.suppress(OSError):
         text = path.with_name(_HOLDER_NAME).read_text(encoding="ascii", errors="replace")
         text = text.partition("\n")[0].strip()

@@ -1,4 +1,4 @@
-"""A file system that remembers the first write or sync that failed."""
+"""File system that stores the first error of a write or sync."""
 
 import errno
 import logging
@@ -14,50 +14,50 @@ from ternmq_store.disk.resource_exhaustion import is_exhausted, is_full
 logger = logging.getLogger(__name__)
 
 _COMING: Final = object()
-"""Stands for a file that is about to get the name."""
+"""Mark of a name that a file is about to get."""
 
 
 class FileLost(OSError):
-    """A file of the data directory that was removed, moved or replaced by somebody else.
+    """Loss of a file of the data directory that another process removed, moved or replaced.
 
-    Unlike `FileNotFoundError`, which is what retention or a deleted topic leaves.
+    `FileNotFoundError` instead means a file that retention or the deletion of a topic removed.
     """
 
 
 class FailStopFileSystem:
-    """A `FileSystem` that keeps the first error of a write or sync below a data directory.
+    """`FileSystem` that stores the first error of a write or sync below a data directory.
 
-    The error is kept before its call returns, in whatever thread that runs: an acknowledgement that
-    looks at `failure` first is never later than a failed call. A full disk, too many open files,
-    a file or folder that was removed here meanwhile and errors of reads are not kept; that a file
-    cannot be opened which was not removed here is.
+    The error is stored before the failed call returns, in any thread. So an acknowledgement that
+    first checks `failure` never follows a failed call. Not stored are errors of reads, a full disk,
+    too many open files, and a missing file or folder that this object removed. A missing file that
+    it did not remove is a failure.
 
     Attributes:
-        failure: The first error; None = every write and sync has succeeded.
+        failure: First error; None = every write and sync has succeeded.
     """
 
     def __init__(self, files: FileSystem, root: Path) -> None:
-        """Watch what is written below `root` through this object."""
+        """Create a file system that watches writes below `root`."""
         self._files = files
         self._root = root
-        # What changes nothing needs no watch.
+        # Calls without changes need no watch.
         self.exists, self.files, self.folders = files.exists, files.files, files.folders
         self.nodes_in, self.used_share, self.rest = files.nodes_in, files.used_share, files.rest
         self.lock, self.is_locked = files.lock, files.is_locked
         self.failure: OSError | None = None
         self._names: dict[Path, object | None] = {}
-        # What each name stands for: an object for every file that was opened here or got the name
-        # here, None for one that was removed or renamed here. Any thread may ask: the object is set
-        # after the change, None before it.
+        # State of each name: an object for a file that was opened or named here, None for one that
+        # was removed or renamed here. Any thread may read it: the object is set after the change,
+        # None before it.
 
     @classmethod
     def over(cls, files: FileSystem, root: Path) -> "FailStopFileSystem":
-        """Return `files` if it stops at failures already, else such a file system over it."""
+        """Return `files` if it is a `FailStopFileSystem`, else a new one over it."""
         return files if isinstance(files, cls) else cls(files, root)
 
     @classmethod
     def under(cls, files: FileSystem) -> FileSystem:
-        """Return the file system below `files`; `files` itself if there is none."""
+        """Return the file system below `files`, or `files` itself."""
         return files._files if isinstance(files, cls) else files
 
     def fail(self, error: OSError) -> None:
@@ -68,7 +68,7 @@ class FailStopFileSystem:
             logger.error("store failed, read-only from now on root=%s error=%s", root, error)
 
     def lose(self, path: Path) -> FileLost:
-        """Record and return the error that another process took the file at `path` away."""
+        """Record and return the loss of the file at `path` to another process."""
         error = FileLost(
             errno.ENOENT,
             "somebody removed or replaced it while it was in use: copy what is still open before"
@@ -79,10 +79,10 @@ class FailStopFileSystem:
         return error
 
     def is_lost(self, path: Path) -> bool:
-        """Return whether another process took away a file that was opened or named here.
+        """Return whether another process removed a file that was opened or named here.
 
         Raises:
-            OSError: The system does not tell.
+            OSError: The system cannot read the path.
         """
         known = self._known(path)
         if known is None:
@@ -120,10 +120,10 @@ class FailStopFileSystem:
             raise
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> File:
-        """Open a file, as `FileSystem.open`; writes to it are watched.
+        """Open a file with watched writes. See `FileSystem.open`.
 
         Raises:
-            FileLost: Somebody else took it away.
+            FileLost: Another process removed the file.
         """
         if create:
             self._names[path] = _COMING
@@ -149,58 +149,58 @@ class FailStopFileSystem:
         return path.is_relative_to(self._root)
 
     def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
-        """Make a folder and those above it."""
+        """Create a folder and its missing parents."""
         for each in (folder, *folder.parents):
             self._names.pop(each, None)
         with self.writing(folder):
             self._files.make_folder(folder, is_durable=is_durable)
 
     def rename(self, old: Path, new: Path) -> None:
-        """Rename a file, at once."""
+        """Rename a file atomically."""
         self._names[old], self._names[new] = None, _COMING
         with self.writing(new):
             self._files.rename(old, new)
         self._names[new] = object()
 
     def remove(self, path: Path) -> None:
-        """Remove a file, or a folder that is empty. An error is not kept: nothing was written."""
+        """Remove a file or an empty folder. An error is not stored, since it loses no data."""
         self._names[path] = None
         self._files.remove(path)
 
     def sync_folder(self, folder: Path) -> None:
-        """Return when the names in `folder` survive a loss of power."""
+        """Sync `folder`, so that its names survive a power loss."""
         with self.writing(folder):
             self._files.sync_folder(folder)
 
 
 class FailStopFile:
-    """An open file of a `FailStopFileSystem`."""
+    """Open file of a `FailStopFileSystem`."""
 
     def __init__(self, watched: FailStopFileSystem, file: File) -> None:
         self._watched = watched
         self._file = file
         self.path, self.node = file.path, file.node
-        # What writes nothing needs no watch.
+        # Calls without writes need no watch.
         self.size, self.read, self.hole_after = file.size, file.read, file.hole_after
         self.map, self.will_need = file.map, file.will_need
         self.is_in_place, self.park, self.close = file.is_in_place, file.park, file.close
 
     def write(self, position: int, data: bytes | memoryview) -> None:
-        """Put `data` at `position`, all of it."""
+        """Write all of `data` at `position`."""
         with self._watched.writing(self.path):
             self._file.write(position, data)
 
     def resize(self, length: int) -> None:
-        """Cut the file, or lengthen it by a hole."""
+        """Cut the file, or extend it by a hole."""
         with self._watched.writing(self.path):
             self._file.resize(length)
 
     def allocate(self, position: int, length: int) -> None:
-        """Make the space of a range real."""
+        """Allocate the space of a range."""
         with self._watched.writing(self.path):
             self._file.allocate(position, length)
 
     def sync(self) -> None:
-        """Return when what was written survives a loss of power."""
+        """Sync the file, so that its content survives a power loss."""
         with self._watched.writing(self.path):
             self._file.sync()

@@ -11,16 +11,16 @@ _PIECE_BYTES: Final = 1 << 20
 
 
 def read_pieces(file: File, start: int, end: int) -> Generator[bytes]:
-    """Yield the bytes of `file` from `start` to `end`, 1 MiB at a time."""
+    """Yield the bytes of `file` from `start` to `end`, in pieces of 1 MiB."""
     for at in range(start, end, _PIECE_BYTES):
         yield file.read(at, min(_PIECE_BYTES, end - at))
 
 
 def write_pieces(files: FileSystem, path: Path, pieces: Iterable[bytes]) -> None:
-    """Make a file of `pieces`, durably. It has its name only once all of it is on the disk.
+    """Write a file of `pieces` durably. The file gets its name when all of it is on the disk.
 
     Raises:
-        OSError: The disk refused; no draft is left.
+        OSError: The write failed. No draft is left.
     """
     draft = path.with_name(f"{path.name}.tmp")
     file = files.open(draft, create=True)
@@ -41,7 +41,7 @@ def write_pieces(files: FileSystem, path: Path, pieces: Iterable[bytes]) -> None
 
 
 def set_length(files: FileSystem, path: Path, length: int) -> None:
-    """Cut a file, which need not exist, or lengthen it by zeros, durably."""
+    """Cut a file, or extend it by zeros, durably. A missing file is created."""
     with closing(files.open(path, create=True)) as file:
         file.resize(length)
         file.sync()

@@ -1,7 +1,7 @@
-"""File system of the store: its protocols, and the one of the operating system.
+"""File system of the store: its protocols, and the implementation for the operating system.
 
-No other module of the project imports `mmap`. Tests put a file system in memory, or one that
-forgets bytes that were not synced, behind the protocols.
+No other module of the project imports `mmap`. Tests implement the protocols in memory, or by a file
+system that loses unsynced bytes.
 """
 
 import contextlib
@@ -25,37 +25,37 @@ _READ_WRITE: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Region(Protocol):
-    """A whole file in memory. What is put into `bytes` is in the file, not yet on the disk."""
+    """Mapped file. Changes of `bytes` are in the file, and on the disk after a sync."""
 
     @property
     def bytes(self) -> NDArray[np.uint8]:
-        """The file as an array."""
+        """File as an array."""
         ...
 
     @property
     def view(self) -> memoryview:
-        """The file as a buffer: for slices that become `bytes`."""
+        """File as a buffer, for slices that become `bytes`."""
         ...
 
     def forget(self, position: int, length: int) -> None:
-        """Release the memory of a range; it is read again when it is touched."""
+        """Release the memory of a range. The next access reads it again."""
         ...
 
     def close(self) -> None:
-        """Unmap the file. No array or slice of it may be left."""
+        """Unmap the file. No array or slice of it may exist."""
         ...
 
 
 class File(Protocol):
-    """An open file. `sync` may run in another thread than the rest."""
+    """Open file. `sync` may run in another thread than the other methods."""
 
     @property
     def path(self) -> Path:
-        """The file's name when it was opened."""
+        """Path of the file at its opening."""
         ...
 
     def size(self) -> int:
-        """Return its length in bytes."""
+        """Return the length of the file, bytes."""
         ...
 
     def read(self, position: int, length: int) -> bytes:
@@ -67,67 +67,67 @@ class File(Protocol):
         ...
 
     def resize(self, length: int) -> None:
-        """Cut the file, or lengthen it by a hole."""
+        """Cut the file, or extend it by a hole."""
         ...
 
     def allocate(self, position: int, length: int) -> None:
-        """Make the space of a range real, so that touching it cannot fail.
+        """Allocate the space of a range, so that a write to the map cannot fail.
 
         Raises:
-            OSError: ENOSPC when the disk is full. Part of the range may be real.
+            OSError: ENOSPC: the disk is full. A part of the range may be allocated.
         """
         ...
 
     def hole_after(self, position: int) -> int:
-        """Return where, from `position` on, the file first has no blocks of its own.
+        """Return the begin of the first hole from `position` on.
 
-        Blocks that were only reserved do not count. The file's length where it has them all, or
-        where the system does not tell.
+        Reserved blocks count as a hole. The result is the file's length without a hole, or if the
+        system cannot find holes.
         """
         ...
 
     def map(self) -> Region:
-        """Return the file, as long as it is now, in memory.
+        """Map the file with its present length.
 
         Raises:
-            OSError: EMFILE when too many are mapped; it names the limit.
+            OSError: EMFILE: too many files are mapped. The error names the limit.
         """
         ...
 
     def sync(self) -> None:
-        """Return when what was written, through the map too, survives a loss of power."""
+        """Sync the file and its map, so that the content survives a power loss."""
         ...
 
     def will_need(self, position: int, length: int) -> None:
-        """Tell the disk that a range will be read soon, without a wait; it may have no effect."""
+        """Advise the system of a read of a range soon. The call does not wait."""
         ...
 
     @property
     def node(self) -> Node:
-        """Identity of the file, whatever its name."""
+        """Identity of the file, independent of its name."""
         ...
 
     def is_in_place(self) -> bool:
-        """Return whether the file's name still leads to it. Any thread may ask."""
+        """Return whether the file still has its name. Any thread may call it."""
         ...
 
     def park(self) -> None:
-        """Close the descriptor; a map of the file stays.
+        """Close the descriptor. A map of the file stays.
 
-        Each later call opens the file again for as long as it runs.
+        Each later call opens the file for its own duration.
         """
         ...
 
     def close(self) -> None:
-        """Close the file; a map of it stays."""
+        """Close the file. A map of it stays."""
         ...
 
 
 class Lock(Protocol):
-    """A held lock of a directory."""
+    """Held lock of a directory."""
 
     def is_in_place(self) -> bool:
-        """Return whether the name of the lock's file still leads to it. Any thread may ask."""
+        """Return whether the lock's file still has its name. Any thread may call it."""
         ...
 
     def release(self) -> None:
@@ -139,82 +139,81 @@ class FileSystem(Protocol):
     """Files and folders by path."""
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> File:
-        """Open a file to read and write. With `create`, one that need not exist.
+        """Open a file for reading and writing. `create` = a missing file is created.
 
-        With `read_only`, one that the process may not be allowed to write: what would change it
-        raises OSError, and what is put into a map of it stays in memory.
+        With `read_only` the process needs no permission to write: changes raise OSError, and
+        changes of a map stay in memory.
         """
         ...
 
     def exists(self, path: Path) -> bool:
-        """Return whether a file or folder is there.
+        """Return whether a file or folder exists.
 
         Raises:
-            OSError: The system does not tell.
+            OSError: The system cannot read the path.
         """
         ...
 
     def files(self, folder: Path) -> list[str]:
-        """Return the names of the plain files in `folder`, sorted; none if it is not there."""
+        """Return the names of the plain files in `folder`, sorted; empty without the folder."""
         ...
 
     def folders(self, folder: Path) -> list[str]:
-        """Return the names of the folders in `folder`, sorted; none if it is not there."""
+        """Return the names of the folders in `folder`, sorted; empty without the folder."""
         ...
 
     def nodes_in(self, folder: Path) -> Mapping[str, Node]:
-        """Return which file each name in `folder` leads to; none if it is not there.
+        """Return the identity of each file in `folder` by name; empty without the folder.
 
         Raises:
-            OSError: The system does not tell.
+            OSError: The system cannot read the folder.
         """
         ...
 
     def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
-        """Make a folder and those above it; what is new survives a loss of power.
+        """Create a folder and its missing parents, which survive a power loss.
 
-        Not `is_durable`, it does so once the folders above it are synced.
+        Without `is_durable` they survive it after a sync of the folders above them.
         """
         ...
 
     def rename(self, old: Path, new: Path) -> None:
-        """Rename a file, at once."""
+        """Rename a file atomically."""
         ...
 
     def remove(self, path: Path) -> None:
-        """Remove a file, or a folder that is empty."""
+        """Remove a file or an empty folder."""
         ...
 
     def sync_folder(self, folder: Path) -> None:
-        """Return when the names in `folder` survive a loss of power."""
+        """Sync `folder`, so that its names survive a power loss."""
         ...
 
     def lock(self, path: Path) -> Lock:
-        """Hold the file at `path` against every other process.
+        """Lock the directory of the file at `path` against other processes.
 
         Raises:
-            StoreLocked: Somebody holds it; names the folder and the holder.
+            StoreLocked: Another owner has the lock. The error names the folder and the owner.
         """
         ...
 
     def is_locked(self, path: Path) -> bool:
-        """Return whether a process holds the lock at `path`, without a try to take it."""
+        """Return whether a process holds the lock at `path`. The call does not lock it."""
         ...
 
     def used_share(self, folder: Path) -> float:
-        """Return how much of the disk that holds `folder` is in use: 0 to 1."""
+        """Return the used part of the disk with `folder`, 0 to 1."""
         ...
 
     def rest(self, seconds: float) -> None:
-        """Pause, so that others have the disk. Not for the store's own thread."""
+        """Pause, so that other tasks can use the disk. Not for the store's own thread."""
         ...
 
 
 class MapBudget:
-    """Count and limit of mapped files. Owned by a `RealFileSystem`; any thread may use it.
+    """Number and limit of mapped files. Owned by a `RealFileSystem`; any thread may use it.
 
-    Each map keeps a descriptor. Some are left for connections, for the tables and for syncs: a
-    process without any can do nothing but fail.
+    Each map has a descriptor. The limit leaves descriptors for connections, tables and syncs.
     """
 
     def __init__(self) -> None:
@@ -223,14 +222,14 @@ class MapBudget:
 
     @property
     def count(self) -> int:
-        """Count of mapped files."""
+        """Number of mapped files."""
         return len(self._maps)
 
     def take(self, name: int) -> None:
-        """Count one more map, called `name`.
+        """Count one more map, with the number `name`.
 
         Raises:
-            OSError: EMFILE; names the limit.
+            OSError: EMFILE: the limit is reached. The error names it.
         """
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if limit != resource.RLIM_INFINITY:
@@ -244,12 +243,12 @@ class MapBudget:
         self._maps.add(name)
 
     def give_back(self, name: int) -> None:
-        """Count that map no more."""
+        """Stop counting the map `name`."""
         self._maps.discard(name)
 
 
 class MemoryMap:
-    """A real file, mapped: shared, or so that no change reaches it."""
+    """Mapped file of the operating system: shared, or private without changes of the file."""
 
     def __init__(self, descriptor: int, budget: MapBudget, *, is_private: bool = False) -> None:
         access = mmap.ACCESS_COPY if is_private else mmap.ACCESS_WRITE
@@ -265,13 +264,13 @@ class MemoryMap:
 
     @property
     def bytes(self) -> NDArray[np.uint8]:
-        """The file as an array."""
+        """File as an array."""
         assert self._bytes is not None, "the map is closed"
         return self._bytes
 
     @property
     def view(self) -> memoryview:
-        """The file as a buffer."""
+        """File as a buffer."""
         assert self._view is not None, "the map is closed"
         return self._view
 
@@ -281,7 +280,7 @@ class MemoryMap:
             self._map.madvise(mmap.MADV_DONTNEED, position, length)
 
     def close(self) -> None:
-        """Unmap. A BufferError tells that somebody kept a slice: a bug."""
+        """Unmap the file. A BufferError means that a slice still exists, which is a bug."""
         if self._view is not None:
             self._view.release()
             self._view = self._bytes = None
@@ -290,7 +289,7 @@ class MemoryMap:
 
 
 class RealFile:
-    """A file of the operating system."""
+    """File of the operating system."""
 
     def __init__(
         self, path: Path, budget: MapBudget, *, create: bool, read_only: bool = False
@@ -304,12 +303,12 @@ class RealFile:
 
     @property
     def path(self) -> Path:
-        """The file's name when it was opened."""
+        """Path of the file at its opening."""
         return self._path
 
     @contextlib.contextmanager
     def _open(self) -> Generator[int]:
-        """Yield the descriptor, or a new one for the block when the file is parked."""
+        """Yield the descriptor; for a parked file, a new one for the block."""
         if self._descriptor is not None:
             yield self._descriptor
             return
@@ -320,7 +319,7 @@ class RealFile:
             os.close(descriptor)
 
     def size(self) -> int:
-        """Return its length in bytes."""
+        """Return the length of the file, bytes."""
         with self._open() as descriptor:
             return os.fstat(descriptor).st_size
 
@@ -337,12 +336,12 @@ class RealFile:
                 done += os.pwrite(descriptor, data[done:], position + done)
 
     def resize(self, length: int) -> None:
-        """Cut the file, or lengthen it by a hole."""
+        """Cut the file, or extend it by a hole."""
         with self._open() as descriptor:
             os.ftruncate(descriptor, length)
 
     def allocate(self, position: int, length: int) -> None:
-        """Make the space of a range real, so that touching it cannot fail."""
+        """Allocate the space of a range, so that a write to the map cannot fail."""
         if hasattr(os, "posix_fallocate"):
             with self._open() as descriptor:
                 os.posix_fallocate(descriptor, position, length)
@@ -356,7 +355,7 @@ class RealFile:
             position += len(data)
 
     def hole_after(self, position: int) -> int:
-        """Return where, from `position` on, the file first has no blocks of its own."""
+        """Return the begin of the first hole from `position` on."""
         with self._open() as descriptor:
             length = os.fstat(descriptor).st_size
             if not hasattr(os, "SEEK_HOLE") or position >= length:
@@ -364,13 +363,13 @@ class RealFile:
             return os.lseek(descriptor, position, os.SEEK_HOLE)
 
     def map(self) -> MemoryMap:
-        """Return the file, as long as it is now, in memory."""
+        """Map the file with its present length."""
         with self._open() as descriptor:
             is_private = self._flags == _READ_ONLY
             return MemoryMap(descriptor, self._budget, is_private=is_private)
 
     def sync(self) -> None:
-        """Return when what was written survives a loss of power."""
+        """Sync the file, so that its content survives a power loss."""
         # Not mmap.flush: that holds the interpreter for as long as the disk takes.
         with self._open() as descriptor:
             if hasattr(os, "fdatasync"):
@@ -379,21 +378,21 @@ class RealFile:
                 os.fsync(descriptor)
 
     def will_need(self, position: int, length: int) -> None:
-        """Tell the disk that a range will be read soon."""
+        """Advise the system of a read of a range soon."""
         if hasattr(os, "posix_fadvise"):
             with contextlib.suppress(OSError), self._open() as descriptor:
                 os.posix_fadvise(descriptor, position, length, os.POSIX_FADV_WILLNEED)
 
     def is_in_place(self) -> bool:
-        """Return whether the file's name still leads to it."""
+        """Return whether the file still has its name."""
         return node_at(self._path) == self.node
 
     def park(self) -> None:
-        """Close the descriptor; a map of the file stays."""
+        """Close the descriptor. A map of the file stays."""
         self.close()
 
     def close(self) -> None:
-        """Close the file; a map of it stays."""
+        """Close the file. A map of it stays."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -404,10 +403,10 @@ def _no_rest(_seconds: float) -> None:
 
 
 class RealFileSystem:
-    """The operating system's files.
+    """File system of the operating system.
 
     Args:
-        rest: Sleeps, in the thread that fills files ahead; left out, that goes on without a pause.
+        rest: Function that sleeps, for the thread that fills files ahead; None = without pauses.
     """
 
     def __init__(self, rest: Callable[[float], None] = _no_rest) -> None:
@@ -415,11 +414,11 @@ class RealFileSystem:
         self._budget = MapBudget()
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> RealFile:
-        """Open a file to read and write, or to read."""
+        """Open a file for reading and writing, or for reading."""
         return RealFile(path, self._budget, create=create, read_only=read_only)
 
     def exists(self, path: Path) -> bool:
-        """Return whether a file or folder is there."""
+        """Return whether a file or folder exists."""
         try:
             path.lstat()
         except FileNotFoundError:
@@ -439,11 +438,11 @@ class RealFileSystem:
         return []
 
     def nodes_in(self, folder: Path) -> Mapping[str, Node]:
-        """Return which file each name in `folder` leads to. A thousand take 0.6 ms."""
+        """Return the identity of each file in `folder` by name. A thousand files take 0.6 ms."""
         return nodes_in(folder)
 
     def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
-        """Make a folder and those above it; what is new survives a loss of power."""
+        """Create a folder and its missing parents, which survive a power loss."""
         if folder.exists():
             return
         self.make_folder(folder.parent, is_durable=is_durable)
@@ -457,18 +456,18 @@ class RealFileSystem:
             raise
 
     def rename(self, old: Path, new: Path) -> None:
-        """Rename a file, at once."""
+        """Rename a file atomically."""
         old.rename(new)
 
     def remove(self, path: Path) -> None:
-        """Remove a file, or a folder that is empty."""
+        """Remove a file or an empty folder."""
         if path.is_dir():
             path.rmdir()
         else:
             path.unlink()
 
     def sync_folder(self, folder: Path) -> None:
-        """Return when the names in `folder` survive a loss of power."""
+        """Sync `folder`, so that its names survive a power loss."""
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -476,19 +475,19 @@ class RealFileSystem:
             os.close(descriptor)
 
     def lock(self, path: Path) -> RealLock:
-        """Hold the file at `path` against every other process."""
+        """Lock the directory of the file at `path` against other processes."""
         return RealLock(path, self._rest)
 
     def is_locked(self, path: Path) -> bool:
-        """Return whether a process holds the lock at `path`, where the system can tell."""
+        """Return whether a process holds the lock at `path`; False if it cannot be tested."""
         return is_locked(path)
 
     def used_share(self, folder: Path) -> float:
-        """Return how much of the disk is in use, of what an ordinary user may have."""
+        """Return the used part of the space for ordinary users, 0 to 1."""
         stats = os.statvfs(folder)
         used = stats.f_blocks - stats.f_bfree
         return used / max(used + stats.f_bavail, 1)
 
     def rest(self, seconds: float) -> None:
-        """Pause, so that others have the disk."""
+        """Pause, so that other tasks can use the disk."""
         self._rest(seconds)

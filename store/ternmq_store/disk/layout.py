@@ -1,4 +1,4 @@
-"""Layout of a store's directory: names, positions and rolling, by arithmetic alone. Pure.
+"""Layout of a store's directory: names, positions and rolling of files. Pure.
 
 Source: RocketMQ `UtilAll`, `StorePathConfigHelper`, `CommitLog`, `ConsumeQueue`, `IndexService`.
 """
@@ -10,7 +10,7 @@ from typing import Final
 from ternmq_model.record.format import BLANK_BYTES
 
 STEP_BYTES: Final = 64 << 10
-"""Bytes of a consume queue file that are made real at a time."""
+"""Bytes of a consume queue file that are allocated at a time."""
 
 _DIGITS: Final = 20
 _INDEX_DIGITS: Final = 17
@@ -22,17 +22,17 @@ def file_name(base: int) -> str:
 
 
 def file_base(name: str) -> int | None:
-    """Return the byte at which the file `name` begins; None if it is no such name."""
+    """Return the byte at which the file `name` begins; None = another kind of name."""
     return int(name) if len(name) == _DIGITS and name.isascii() and name.isdigit() else None
 
 
 def base_of(offset: int, file_bytes: int) -> int:
-    """Return where the file begins that holds byte `offset`."""
+    """Return the begin of the file with byte `offset`."""
     return offset - offset % file_bytes
 
 
 def fits(record_bytes: int, bytes_left: int) -> bool:
-    """Return whether a record goes into a file with `bytes_left`: a blank record must fit after it.
+    """Return whether a record fits into `bytes_left` of a file, with a blank record behind it.
 
     Source: RocketMQ `CommitLog.DefaultAppendMessageCallback`.
     """
@@ -40,7 +40,7 @@ def fits(record_bytes: int, bytes_left: int) -> bool:
 
 
 def step_end(position: int, file_bytes: int) -> int:
-    """Return the end of the space to make real before bytes below `position` are touched."""
+    """Return the end of the space to allocate before a write of bytes below `position`."""
     return min(-(-position // STEP_BYTES) * STEP_BYTES, file_bytes)
 
 
@@ -50,12 +50,12 @@ def commit_log_folder(root: Path) -> Path:
 
 
 def next_file_path(root: Path) -> Path:
-    """Return where the log's next file is prepared: outside its folder, since it is not ready."""
+    """Return the path of the prepared next file of the log, outside the log's folder."""
     return root / "commitlog.next"
 
 
 def consume_queue_folder(root: Path) -> Path:
-    """Return the folder that has a folder for each topic."""
+    """Return the folder of consume queues, with a folder for each topic."""
     return root / "consumequeue"
 
 
@@ -80,16 +80,16 @@ def index_folder(root: Path) -> Path:
 
 
 def is_index_name(name: str) -> bool:
-    """Return whether a file of that name is part of the index: 17 digits."""
+    """Return whether `name` is that of an index file: 17 digits."""
     return len(name) == _INDEX_DIGITS and name.isascii() and name.isdigit()
 
 
 def index_name(now_ms: int, newest: str) -> str:
-    """Return the name of an index file made now: the local time, but always above `newest`.
+    """Return the name of a new index file: the local time, but always above `newest`.
 
     Args:
-        now_ms: Wall time.
-        newest: The name of the newest file there is; empty if there is none.
+        now_ms: Wall time, Unix ms.
+        newest: Name of the newest index file; empty = none.
 
     Source: RocketMQ `IndexService.getAndCreateLastIndexFile`.
     """
@@ -98,32 +98,32 @@ def index_name(now_ms: int, newest: str) -> str:
 
 
 def checkpoint_path(root: Path) -> Path:
-    """Return the file of the times up to which everything is on disk."""
+    """Return the checkpoint file, with the times up to which all files are on disk."""
     return root / "checkpoint"
 
 
 def deletions_path(root: Path) -> Path:
-    """Return the side file of deleted topics; RocketMQ does not know it."""
+    """Return the side file of deleted topics. RocketMQ ignores it."""
     return root / "ternmq.deletions"
 
 
 def notes_path(root: Path) -> Path:
-    """Return the side file with notes about the log; RocketMQ does not know it."""
+    """Return the side file with notes about the log. RocketMQ ignores it."""
     return root / "ternmq.store"
 
 
 def reserve_path(root: Path) -> Path:
-    """Return the file of space that is kept for opening on a full disk; RocketMQ ignores it."""
+    """Return the reserve file, space for an opening on a full disk. RocketMQ ignores it."""
     return root / "ternmq.reserve"
 
 
 def cut_folder(root: Path) -> Path:
-    """Return the folder of copies of cut ends of the log; RocketMQ does not know it."""
+    """Return the folder of copies of cut tails of the log. RocketMQ ignores it."""
     return root / "cut"
 
 
 def aside_folder(root: Path) -> Path:
-    """Return the folder of foreign files of the log's folder; RocketMQ does not know it."""
+    """Return the folder for foreign files of the log's folder. RocketMQ ignores it."""
     return root / "aside"
 
 
@@ -133,16 +133,16 @@ def cut_name(start: int, end: int) -> str:
 
 
 def cut_range(name: str) -> tuple[int, int] | None:
-    """Return the range of log bytes that a copy named `name` has; None for another name."""
+    """Return the range of log bytes in the copy `name`; None = another kind of name."""
     start, end = map(file_base, name.partition("-")[::2])
     return None if start is None or end is None else (start, end)
 
 
 def abort_path(root: Path) -> Path:
-    """Return the file that is there while the store is open, and after a crash."""
+    """Return the file `abort`, which exists while the store is open and after a crash."""
     return root / "abort"
 
 
 def lock_path(root: Path) -> Path:
-    """Return the file that an open store holds."""
+    """Return the file of an open store's lock."""
     return root / "lock"

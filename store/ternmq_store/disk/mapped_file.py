@@ -1,13 +1,13 @@
-"""One file of the commit log or of a consume queue: its full length from the start, and mapped."""
+"""Mapped file of the commit log or of a consume queue, with its full length from the start."""
 
 from ternmq_model.record.format import SIZE_BYTES, read_size
 from ternmq_store.disk.filesystem import File
 
 
 class MappedFile:
-    """A mapped file that begins at byte `base` of its log or queue.
+    """Mapped file that begins at byte `base` of its log or queue.
 
-    Owned by one `MappedFileQueue`. Only `file` may be given to another thread, to be synced.
+    Owned by one `MappedFileQueue`. Another thread may only sync `file`.
     """
 
     __slots__ = (
@@ -28,18 +28,18 @@ class MappedFile:
         self.file_bytes = file.size()
         self.end = base + self.file_bytes
         self.real_bytes = 0
-        """Bytes from the start whose space is known to be real. Nothing beyond is touched through
-        the map by a writer: on a full disk that would kill the process."""
+        """Number of the first bytes with allocated space. Writers change no byte of the map beyond
+        it: on a full disk that would kill the process."""
         self.holds = 0
-        """Count of readers that need the file: it is not deleted while there is one."""
+        """Number of readers that hold the file. A held file is not deleted."""
         self._region = file.map()
         self.bytes = self._region.bytes
         self.view = self._region.view
 
     def sized_at(self, offset: int) -> memoryview | None:
-        """Return the bytes at log offset `offset`, with the length that their first field states.
+        """Return the bytes at log offset `offset`, with the length in their first field.
 
-        They are a slice of the map and need not be a record. None = the length is impossible.
+        The slice of the map may be no record. None = the length is impossible.
         """
         position = offset - self.base
         size = read_size(self.view, position)
@@ -48,17 +48,17 @@ class MappedFile:
         return self.view[position : position + size]
 
     def make_real(self, position: int) -> None:
-        """Make the space below `position` real.
+        """Allocate the space below `position`.
 
         Raises:
-            OSError: It cannot be; nothing that counts was changed.
+            OSError: The allocation failed. The content has not changed.
         """
         if position > self.real_bytes:
             self.file.allocate(self.real_bytes, position - self.real_bytes)
             self.real_bytes = position
 
     def hold(self) -> None:
-        """Protect the file from deletion until `release`; the map may be closed meanwhile.
+        """Protect the file from deletion until `release`. The map may be closed meanwhile.
 
         Source: RocketMQ `ReferenceResource`.
         """
@@ -70,11 +70,11 @@ class MappedFile:
         self.holds -= 1
 
     def forget(self, position: int, length: int) -> None:
-        """Release the memory of a range that has no reader; any thread may call it."""
+        """Release the memory of a range without readers. Any thread may call it."""
         self._region.forget(position, length)
 
     def close(self) -> None:
-        """Unmap and close. The caller holds no slice of it, and no sync is under way."""
+        """Unmap and close the file. No slice may exist, and no sync may be running."""
         del self.bytes, self.view
         self._region.close()
         self.file.close()

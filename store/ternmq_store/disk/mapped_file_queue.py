@@ -1,4 +1,4 @@
-"""An ordered run of mapped files of one length, addressed as one long row of bytes."""
+"""Sequence of mapped files of one length, addressed as one range of bytes."""
 
 import contextlib
 from collections.abc import Sequence
@@ -11,13 +11,12 @@ from ternmq_store.disk.layout import base_of, file_base, file_name
 from ternmq_store.disk.mapped_file import MappedFile
 
 _FOLDERS_ABOVE: Final = 3
-"""A queue's folder lies in that of its topic, that in the one of all topics, and that in the root.
-"""
+"""Folders between a queue's files and the root: queue, topic, all topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file as it lies on disk."""
+    """File on the disk."""
 
     base: int
     path: Path
@@ -25,15 +24,15 @@ class FoundFile:
 
 
 class UnsyncedNames(NamedTuple):
-    """Files and folders that may not be on the disk."""
+    """New files and folders without a sync."""
 
     files: Sequence[Path] = ()
     folders: Sequence[Path] = ()
-    """Innermost first for each file; to be synced after the files."""
+    """Folders, innermost first for each file. Sync them after the files."""
 
 
 def find_files(files: FileSystem, folder: Path) -> Sequence[FoundFile]:
-    """Return the files of a log or queue, by base. Other files are left alone."""
+    """Return the files of a log or queue, by base. Other files are ignored."""
     found: list[FoundFile] = []
     for name in files.files(folder):
         base = file_base(name)
@@ -46,9 +45,9 @@ def find_files(files: FileSystem, folder: Path) -> Sequence[FoundFile]:
 
 
 class MappedFileQueue:
-    """The files of the commit log, or of one consume queue.
+    """Files of the commit log or of one consume queue.
 
-    Owned by that log or queue. Files follow each other without a gap.
+    Owned by that log or queue. The files are contiguous.
     """
 
     def __init__(self, files: FileSystem, folder: Path, file_bytes: int) -> None:
@@ -62,11 +61,11 @@ class MappedFileQueue:
 
     @property
     def last(self) -> MappedFile:
-        """The newest file; there must be one."""
+        """Newest file. There must be one."""
         return self.files[-1]
 
     def at(self, offset: int) -> MappedFile:
-        """Return the file that holds byte `offset`, which must lie in one."""
+        """Return the file with byte `offset`, which must exist."""
         return self.files[(offset - self.files[0].base) // self.file_bytes]
 
     def has(self, offset: int) -> bool:
@@ -74,16 +73,16 @@ class MappedFileQueue:
         return bool(self.files) and self.files[0].base <= offset < self.files[-1].end
 
     def open_file(self, base: int) -> MappedFile:
-        """Map the file at `base`, which exists, as the newest one."""
+        """Map the existing file at `base` as the newest one."""
         return self._add(self._file_system.open(self.folder / file_name(base)), base)
 
     def create_file(self, base: int, *, real_bytes: int) -> MappedFile:
-        """Make a file of full length that is real up to `real_bytes`, as the newest one.
+        """Create a file of full length, allocated up to `real_bytes`, as the newest one.
 
-        The file and its name are on disk once `file` and the folder are synced.
+        The file and its name are on disk after a sync of `file` and of the folder.
 
         Raises:
-            OSError: It cannot be made; there is no new file.
+            OSError: The file cannot be created. There is no new file.
         """
         path = self.folder / file_name(base)
         file = self._file_system.open(path, create=True)
@@ -104,10 +103,10 @@ class MappedFileQueue:
         return created
 
     def create_durable_file(self, base: int, *, real_bytes: int) -> MappedFile:
-        """Make a file like `create_file`, durably.
+        """Create a file like `create_file`, durably.
 
         Raises:
-            OSError: It cannot be made; there is no new file.
+            OSError: The file cannot be created. There is no new file.
         """
         created = self.create_file(base, real_bytes=real_bytes)
         try:
@@ -119,24 +118,24 @@ class MappedFileQueue:
         return created
 
     def create_late_file(self, base: int) -> MappedFile:
-        """Make a file like `create_file`, and its folder, without a wait for the disk.
+        """Create a file like `create_file`, and its folder, without a wait for the disk.
 
-        Both are on the disk once the names of `take_new` are synced; after a crash before that
-        the file may be gone, or without its length. The caller parks it.
+        Both are on the disk after a sync of the names of `take_new`. After an earlier crash the
+        file may be missing or have no length. The caller parks the file.
 
         Raises:
-            OSError: It cannot be made; there is no new file.
+            OSError: The file cannot be created. There is no new file.
         """
         self._file_system.make_folder(self.folder, is_durable=False)
         created = self.create_file(base, real_bytes=0)
         self._new_files.append(created.file.path)
-        # Whether those above are new nobody knows: a process that was killed may have made them.
+        # The folders above may be new too: a killed process may have created them.
         above = () if len(self.files) > 1 else self.folder.parents[:_FOLDERS_ABOVE]
         self._new_folders.update(dict.fromkeys((self.folder, *above)))
         return created
 
     def take_new(self) -> UnsyncedNames:
-        """Return the names of `create_late_file` since the last call; the caller syncs them."""
+        """Return the names of `create_late_file` since the last call. The caller syncs them."""
         new = UnsyncedNames(tuple(self._new_files), tuple(self._new_folders))
         self._new_files.clear()
         self._new_folders.clear()
@@ -155,7 +154,7 @@ class MappedFileQueue:
     def park_before(self, end: int) -> None:
         """Close the descriptors of the files that end at `end` or before.
 
-        No sync of them may be under way.
+        No sync of these files may be running.
         """
         while self._parked < len(self.files) and self.files[self._parked].end <= end:
             self.files[self._parked].file.park()
@@ -164,10 +163,10 @@ class MappedFileQueue:
     def drop_from(self, offset: int) -> int:
         """Remove, newest first, every file that begins at `offset` or later.
 
-        No sync of them may be under way. Their names are gone for good once the folder is synced.
+        No sync of these files may be running. The removal is durable after a sync of the folder.
 
         Returns:
-            How many were removed.
+            Number of removed files.
         """
         kept = len(self.files)
         while self.files and self.files[-1].base >= offset:
@@ -178,7 +177,7 @@ class MappedFileQueue:
         return kept - len(self.files)
 
     def drop_before(self, offset: int) -> Sequence[MappedFile]:
-        """Release the files that end at `offset` or before, up to the first that a reader holds.
+        """Release the files that end at `offset` or before, up to the first held one.
 
         The newest file stays. Released files are still mapped and on the disk: the caller removes
         them, oldest first.
@@ -194,7 +193,7 @@ class MappedFileQueue:
         return dropped
 
     def files_between(self, start: int, end: int) -> Sequence[File]:
-        """Return the files that hold any byte of `start` to `end`, for a sync."""
+        """Return the files with bytes of `start` to `end`, for a sync."""
         first = base_of(start, self.file_bytes)
         return tuple(mapped.file for mapped in self.files if first <= mapped.base < end)
 

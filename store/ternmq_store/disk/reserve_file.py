@@ -1,8 +1,8 @@
-"""The reserve file `ternmq.reserve`: a little space for the moment when the disk has none.
+"""Reserve file `ternmq.reserve`: a little space for a full disk. Every function blocks.
 
-To open a store, or to close it in order, `abort` and the notes are written anew beside the old
-ones, and so is a broker's part in its name. On a full disk that takes what this file gives back, so
-that consumers can read on. Every function blocks.
+The opening and the orderly closing of a store write new versions of `abort`, the notes and the
+broker's replication state. On a full disk they use the space of this file, so that consumers can
+still read.
 """
 
 import logging
@@ -21,7 +21,7 @@ _SIZES: Final = (256 << 10, 128 << 10, 64 << 10)
 
 
 def give_up_reserve(files: FileSystem, root: Path) -> None:
-    """Remove the reserve file, if there is one, so that the disk has its space.
+    """Remove the reserve file to free its space.
 
     Raises:
         OSError: The disk failed.
@@ -32,9 +32,9 @@ def give_up_reserve(files: FileSystem, root: Path) -> None:
 
 
 def keep_reserve(files: FileSystem, root: Path) -> None:
-    """Make the reserve file, as long as the disk has space for; a full disk is no error.
+    """Create the reserve file, as long as the disk has space. A full disk is no error.
 
-    Nothing relies on it, so it is not synced.
+    No promise depends on the file, so it is not synced.
 
     Raises:
         OSError: The disk failed.
@@ -60,14 +60,14 @@ def replace_file_from_reserve(
     """Replace a file like `replace_file`, on a full disk with the space of the reserve.
 
     Args:
-        files: File system of all of them.
-        root: The data directory. No other user may change its reserve meanwhile.
-        path: In a folder that exists.
-        data: All of the file.
-        in_both: Make it the generation before as well.
+        files: File system of the files.
+        root: Data directory. No other task may change its reserve meanwhile.
+        path: Path in an existing folder.
+        data: Content of the file.
+        in_both: True = the generation before gets the content too.
 
     Raises:
-        OSError: The disk refused; what was there can still be read.
+        OSError: The write failed. The old content can still be read.
     """
     try:
         replace_file(files, path, data, in_both=in_both)

@@ -1,4 +1,4 @@
-"""Errors of exhausted resources: a batch is refused, and nothing has failed. Pure."""
+"""Errors of exhausted resources: they refuse a batch and are no failure of the store. Pure."""
 
 import errno
 from typing import Final
@@ -10,17 +10,17 @@ _TOO_MANY: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 def is_exhausted(error: OSError) -> bool:
-    """Return whether `error` says that there are too many open files or maps, or no memory."""
+    """Return whether `error` means too many open files or maps, or no memory."""
     return error.errno in _TOO_MANY
 
 
 def is_full(error: OSError) -> bool:
-    """Return whether `error` says that the disk, or the user's part of it, is full."""
+    """Return whether `error` means that the disk or the user's quota is full."""
     return error.errno in _FULL
 
 
 def check_full(error: OSError, what: str) -> None:
-    """Raise StoreFull when `error` says that there is no room for `what`, on disk or elsewhere."""
+    """Raise StoreFull if `error` means that disk, files or memory are exhausted for `what`."""
     if is_full(error):
         raise StoreFull(f"no space for more of the {what}: {error}") from error
     if is_exhausted(error):
@@ -28,6 +28,6 @@ def check_full(error: OSError, what: str) -> None:
 
 
 def check_only_full(error: OSError) -> None:
-    """Raise `error` unless it says that there is no room, on disk or elsewhere."""
+    """Raise `error` unless it means that disk, files or memory are exhausted."""
     if not (is_full(error) or is_exhausted(error)):
         raise error

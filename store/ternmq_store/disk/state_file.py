@@ -1,6 +1,4 @@
-"""State files in the store's file system, so that a simulated broker loses or keeps its tables.
-
-Every function blocks.
+"""State files in the store's file system, which a simulation can replace. Every function blocks.
 
 Source: RocketMQ `MixAll.string2File`, `ConfigManager.load`, which do not sync.
 """
@@ -34,10 +32,10 @@ def replace_file(
     keep_previous: bool = True,
     in_both: bool = False,
 ) -> None:
-    """Make `data` the content of the state file at `path`, as `replace_generations` does.
+    """Replace the content of the state file at `path` by `data`. See `replace_generations`.
 
     Raises:
-        OSError: The disk refused; the generation before can still be read.
+        OSError: The write failed. The generation before can still be read.
     """
 
     def write(draft: Path) -> None:
@@ -50,17 +48,17 @@ def replace_file(
 
 
 def read_generations(files: FileSystem, path: Path, parse: Callable[[bytes], T]) -> T | None:
-    """Return what the newest right generation of `path` parses to; None when there is none.
+    """Return the parsed content of the newest valid generation of `path`; None = no file.
 
     Args:
         files: File system of `path`.
-        path: The file; `<name>.bak` beside it is the generation before.
-        parse: Raises ValueError, LookupError or TypeError for what is no such file.
+        path: Path of the file. `<name>.bak` beside it is the generation before.
+        parse: Function of the bytes. It raises ValueError, LookupError or TypeError for bytes of
+            another form.
 
     Raises:
-        StateUnreadable: One that is needed is there and cannot be read.
-        StateDamaged: There is one, and both it and its `.bak` are damaged: what it held is
-            unknown, which is not the same as empty.
+        StateUnreadable: A needed file exists and cannot be read.
+        StateDamaged: The file and its `.bak` are damaged. The state is unknown, not empty.
     """
     read = partial(read_whole, files)
     return newest_generation(read, (path, previous_path(path)), parse, on_older=_tell_older)
@@ -74,8 +72,8 @@ def read_whole(files: FileSystem, path: Path, *, bytes_max: int = STATE_FILE_BYT
     """Return the content of a small file.
 
     Raises:
-        OSError: It cannot be read.
-        ValueError: It has more than `bytes_max` bytes.
+        OSError: The file cannot be read.
+        ValueError: The file has more than `bytes_max` bytes.
     """
     with closing(files.open(path, read_only=True)) as file:
         size = file.size()
