@@ -1,4 +1,4 @@
-"""The broker: one term after the other, each in the role that its state says."""
+"""The broker: one term after the other, each in the role of its state."""
 
 import asyncio
 import logging
@@ -26,36 +26,35 @@ logger = logging.getLogger(__name__)
 
 _QUICK_MS: Final = 1_000
 _PAUSE_S: Final = 0.2
-"""After a term that ended so soon for a cut: a log that is to be cut again and again keeps nobody
-busy."""
+"""Pause after a short term that ended with a cut, so that repeated cuts do not spin."""
 
 
 class Broker(Lifecycle):
     """A broker that serves while its `async with` block runs.
 
-    Entering returns when it listens and every NameServer that can be reached knows it. A master
-    that others follow waits there, for as long as it takes, until somebody confirms that no other
+    Entering returns when the broker listens and every reachable NameServer has registered it. A
+    master with slaves waits, without a limit, until a NameServer or member confirms that no other
     has taken its place, or until `stop_waiting`.
 
-    Leaving withdraws the registration, answers what was sent, stops, brings everything to the disk
-    and lets go of the data directory. A job's failure cancels the block and comes out of it.
+    Leaving withdraws the registration, answers all sends, stops the jobs, syncs the store and
+    unlocks the data directory. A failed job cancels the block and raises its error from it.
 
-    It runs one `Term` after the other: a term whose role or log must change ends, and the next
-    begins behind the same port, within the time that a restart of the process would take. The port
-    stays open between them, and refuses calls as a peer that nobody reaches.
+    A broker runs one `Term` after the other: a term ends when its role or log must change, and the
+    next term begins behind the same port. The port stays open between terms and answers calls as
+    unreachable.
 
     Args:
         config: Settings of the broker.
         store_config: Settings of the store.
         env: Clock, network, randomness, blocking calls.
-        files: File system of the data directory; by default the operating system's.
+        files: File system of the data directory; None = of the operating system.
 
     Raises:
-        ConfigError: The settings of broker and store do not go together.
+        ConfigError: The settings of broker and store contradict each other.
         StoreLocked: On entering: another broker holds the data directory.
-        StoreError: On entering: what lies there cannot be read. On leaving: a table could not be
-            saved; everything else was ended as it should.
-        CannotListen: On entering: the address is taken.
+        StoreError: On entering: the data cannot be read. On leaving: a table could not be saved;
+            all other parts ended in order.
+        CannotListen: On entering: the address is in use.
     """
 
     def __init__(
@@ -78,12 +77,12 @@ class Broker(Lifecycle):
 
     @property
     def name(self) -> str:
-        """The broker's name."""
+        """Name of the broker."""
         return self._config.name
 
     @property
     def term(self) -> Term:
-        """The present term.
+        """Present term.
 
         Raises:
             ClosedError: The broker has no term now.
@@ -103,7 +102,7 @@ class Broker(Lifecycle):
 
     @property
     def address(self) -> Address:
-        """Address on which it listens, the port known; the same in all its terms.
+        """Address on which the broker listens, with its real port; the same in all terms.
 
         Raises:
             ClosedError: The broker does not serve.
@@ -113,9 +112,9 @@ class Broker(Lifecycle):
         return self._listen
 
     def stop_waiting(self) -> None:
-        """Serve no more, soon: entering returns, whether it serves or not, and leaving is quick.
+        """End serving soon: entering returns at once, and leaving is quick. Safe to repeat.
 
-        What a first signal does to a master that waits until somebody confirms it. Safe to repeat.
+        The first signal calls this for a master that waits for a confirmation.
         """
         self._leaving.set()
         if self._listener is not None:
@@ -128,7 +127,7 @@ class Broker(Lifecycle):
 
     @asynccontextmanager
     async def _alive(self) -> AsyncGenerator[None]:
-        """Live while the block runs. Entering returns when the first term serves."""
+        """Run terms while the block runs. Entering returns when the first term serves."""
         self._leaving.clear()
         serves = asyncio.Event()
         terms: asyncio.Task[Exception | None] | None = None
@@ -144,7 +143,7 @@ class Broker(Lifecycle):
                 if failure is not None:
                     raise failure
         except ExceptionGroup as failures:
-            # A term's jobs fail in a group of their own: one around it would tell nothing more.
+            # Failed jobs of a term raise a group of their own; a group around it adds nothing.
             has_failed = terms is not None and terms.done() and not terms.cancelled()
             failed = terms.exception() if terms is not None and has_failed else None
             if failed is not failures.exceptions[0] or not isinstance(failed, ExceptionGroup):
@@ -154,13 +153,13 @@ class Broker(Lifecycle):
             self._is_open = False
 
     async def _supervise(self, serves: asyncio.Event) -> Exception | None:
-        """Live until the block is left; set `serves` when the first term does, or never will.
+        """Run terms until the block is left; set `serves` when the first one serves or fails.
 
         Returns:
-            Why entering or leaving failed: for the block itself.
+            Error of entering or leaving, which the block raises.
 
         Raises:
-            Exception: A term failed while the block runs, which cancels it.
+            Exception: A term failed during the block, which this cancels.
         """
         try:
             await self._live(serves)
@@ -199,7 +198,7 @@ class Broker(Lifecycle):
                 is_promoted=is_promoted,
                 registered=None if self._term is None else self._term.registered,
             )
-            is_forced = False  # it was said of what was known when the process began
+            is_forced = False  # the setting is about the first term of the process
             async with self._term as term:
                 if term.is_serving:
                     self._listen = term.address
@@ -210,7 +209,7 @@ class Broker(Lifecycle):
                 await self._pause()
 
     async def _pause(self) -> None:
-        """Wait for a moment, or until the broker is to end."""
+        """Wait for a moment, or until the broker ends."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_PAUSE_S):
                 await self._leaving.wait()

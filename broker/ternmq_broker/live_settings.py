@@ -1,10 +1,10 @@
 """Settings that may change at run time, and their present values. Pure.
 
-Numbers within bounds and switches alone, each named here. Nothing that names a file, a host, an
-address, a class or a command is among them, and nothing becomes so because somebody adds a setting:
-brokers of other systems were taken over by a request that set a path or a command.
+Only listed numbers and switches may change. No file, host, address, class or command is among them,
+and a new setting is not until it is listed: attackers have taken over brokers of other systems by a
+request that set a path or a command.
 
-Source: RocketMQ `AdminBrokerProcessor.updateBrokerConfig`, which refuses by a list what it knows.
+Source: RocketMQ `AdminBrokerProcessor.updateBrokerConfig`, which has a list of refused settings.
 """
 
 from collections.abc import Callable, Mapping
@@ -62,8 +62,8 @@ ALLOWED: Final[Mapping[str, Bounds | None]] = {
     "store.read_memory_messages_max": Bounds(1, 65_536),
     "store.verify_rate_bytes": Bounds(0, 1 << 30),
 }
-"""Settings that may be changed; None = a switch. Sorted. A number's bounds may be narrower than
-those that it has when the broker starts."""
+"""Settings that may change, sorted; None = a switch. Bounds of a number may be narrower than those
+at the start of a broker."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,15 +77,15 @@ class LiveSetting:
 
 
 class LiveSettings:
-    """The settings as they are now. Owned by the broker's loop; a restart forgets what changed.
+    """Present settings. Owned by the broker's loop; a restart loses changes.
 
     Args:
-        broker: As the broker was started.
-        store: As the store was opened.
+        broker: Settings of the broker at its start.
+        store: Settings of the store at its start.
 
     Attributes:
-        broker: Now.
-        store: Now.
+        broker: Present settings of the broker.
+        store: Present settings of the store.
     """
 
     def __init__(self, broker: BrokerConfig, store: StoreConfig) -> None:
@@ -94,7 +94,7 @@ class LiveSettings:
         self._on_change: list[Callable[[], None]] = []
 
     def on_change(self, take: Callable[[], None]) -> None:
-        """Call `take` after every change: for what does not look by itself. It must not fail."""
+        """Call `take` after every change. `take` must not raise."""
         self._on_change.append(take)
 
     def listed(self) -> list[LiveSetting]:
@@ -113,7 +113,7 @@ class LiveSettings:
         ]
 
     def _bounds(self, name: str) -> Bounds | None:
-        """Return the bounds of a setting; what is kept at least is for who starts the broker."""
+        """Return the bounds of a setting. Settings at the start limit how early files expire."""
         bounds, store = ALLOWED[name], self.store
         floors = {
             "store.file_reserved_hours": min(
@@ -124,17 +124,17 @@ class LiveSettings:
         return bounds and bounds._replace(least=max(bounds.least, floors.get(name, bounds.least)))
 
     def update(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Change settings: all of them, or none.
+        """Change all of the settings, or none.
 
         Args:
-            values: By name, as text.
+            values: New values by name, as text.
 
         Returns:
-            Those that had another value, as they are now.
+            New values of the settings that had another value.
 
         Raises:
-            InvalidParameter: One is unknown or may not be changed, a value is out of bounds, or
-                does not go with the others. Names the setting; nothing is changed.
+            InvalidParameter: A setting is unknown or fixed, a value is out of bounds, or two values
+                contradict each other. Names the setting; nothing is changed.
         """
         changes: dict[str, dict[str, Any]] = {"broker": {}, "store": {}}
         for name, text in sorted(values.items()):
@@ -181,7 +181,7 @@ class LiveSettings:
 
 def _not_allowed(name: str) -> str:
     shown = name[:100]
-    return f"{shown!r} may not be changed while the broker runs; these may: {', '.join(ALLOWED)}"
+    return f"{shown!r} cannot change while the broker runs; these can: {', '.join(ALLOWED)}"
 
 
 def _text(value: bool | int) -> str:

@@ -1,4 +1,4 @@
-"""Telling every NameServer who this broker is and which topics it has.
+"""Registration of a broker and its topics at every NameServer.
 
 Source: RocketMQ `BrokerOuterAPI.registerBrokerAll`.
 """
@@ -35,25 +35,24 @@ logger = logging.getLogger(__name__)
 _CALL_TIMEOUT_S: Final = 6.0
 _NOTHING: Final = DataVersion(-1, -1)
 _RETRY_PAUSE_S: Final = 0.25
-"""Between two attempts: routes are to be there again within a second or so of a NameServer that
-returns."""
+"""Pause between two attempts, so that routes are back about a second after a NameServer returns."""
 
 _FULL_PAUSE_S: Final = 5.0
-"""Between two attempts at a NameServer that has no room: each tells every topic."""
+"""Pause between two attempts at a full NameServer: each attempt sends all topics."""
 
-_LOOK_PAUSE_S: Final = 1.0
-"""Between two looks whether a registration still holds."""
+_CHECK_PAUSE_S: Final = 1.0
+"""Pause between two checks of a registration."""
 
 _WAIT_S: Final = 2.0
-"""For an answer to whoever changed topics: clients give up after 3 s."""
+"""Longest wait of a change of topics for NameServers: clients give up after 3 s."""
 
 _REGISTER: Final = replace(
     REGISTER_BROKER, answers=frozenset({0, int(ResponseCode.ILLEGAL_OPERATION)})
 )
-"""A refusal tells the highest epoch, too."""
+"""A refused registration also answers with the highest epoch."""
 
 _LEAVE_TIMEOUT_S: Final = 1.0
-"""For what still runs when the broker leaves, and once more for the goodbye."""
+"""Limit for a registration under way when the broker leaves, and again for the withdrawal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +62,15 @@ class Registrant:
     identity: Identity
     endpoints: tuple[Address, ...]
     incarnation: str
-    """Random per process: an unregistration counts for this registration alone."""
+    """Random text of the process: an unregistration removes this registration alone."""
 
 
 class NameServerRegistration:
     """Registration at one NameServer. Owned by `Registrar`; `step` alone uses the connection.
 
-    Between registrations a step asks every second whether the NameServer still knows this broker: a
-    restarted NameServer does not. A warning names another process under the same name and id. Both
-    go on registering: only an operator knows which of the two is right.
+    Between registrations a step checks every second that the NameServer still knows this broker,
+    because a restarted NameServer does not. A warning names another process with the same name and
+    id. Both continue to register: only an operator knows the right one.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class NameServerRegistration:
 
     @property
     def is_current(self) -> bool:
-        """The NameServer has the topics as they are now."""
+        """True when the NameServer has the present topics."""
         return self._registered == self._topics.version
 
     def has_registered(self, version: DataVersion) -> bool:
@@ -110,7 +109,7 @@ class NameServerRegistration:
         return self._registered >= version or self.is_current  # a slave's table may be an older one
 
     def refusal_of(self, version: DataVersion) -> RefusedError | None:
-        """Return why the NameServer refuses the topics of that version, or of a later one."""
+        """Return the refusal of the topics of that version, or of a later one; None without one."""
         failure = self._failure
         is_tried = self._tried >= version or self._tried == self._topics.version
         return failure if is_tried and isinstance(failure, RefusedError) else None
@@ -121,7 +120,7 @@ class NameServerRegistration:
         return is_away or self.has_registered(version) or self.refusal_of(version) is not None
 
     async def step(self) -> bool:
-        """Register if it is time, else ask whether it still holds; pause after a failure."""
+        """Register if that is due, else check the registration: one step of a job."""
         if self._is_leaving:
             return False
         self._idle.clear()
@@ -131,9 +130,9 @@ class NameServerRegistration:
             self._idle.set()
 
     def pause_s(self) -> float:
-        """Return how long to pause after a step."""
+        """Return the pause after a step, s."""
         if self._failure is None:
-            return _LOOK_PAUSE_S
+            return _CHECK_PAUSE_S
         is_full = _code_of(self._failure) == ResponseCode.FLOW_CONTROL
         return _FULL_PAUSE_S if is_full else _RETRY_PAUSE_S
 
@@ -143,7 +142,7 @@ class NameServerRegistration:
             if self.is_current and self._env.clock.monotonic_ms() < due_ms:
                 if await self._is_known():
                     return False
-                logger.info("registration was lost nameserver=%s", self.address)
+                logger.info("registration lost nameserver=%s", self.address)
             await self._register()
         except TernError as error:
             self._registered = _NOTHING
@@ -171,7 +170,7 @@ class NameServerRegistration:
         return self._connection
 
     async def _hang_up(self) -> None:
-        """Dial anew next time: a connection that broke would first wait before it tries again."""
+        """Close the connection: a broken one would wait before it reconnects."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
@@ -202,17 +201,17 @@ class NameServerRegistration:
         self._registrar.on_members(reply.brokers, self.address)
         is_deposed = highest > identity.epoch and not doubt_of(highest)
         if identity.broker_id == MASTER_ID and is_deposed:
-            return True  # there is another master, as it should be: this one is about to leave
+            return True  # another master has taken over, and this term is about to end
         own = [member for member in members if member.broker_id == identity.broker_id]
         if own:
             self._note_rival(endpoints_from_pb(own[0].endpoints))
         return bool(own)
 
     def _note_rival(self, endpoints: tuple[Address, ...]) -> None:
-        """Warn, once per change, when others' endpoints are registered in place of our own."""
+        """Warn once per change when endpoints of another process replace those of this broker."""
         own = self._registrant.endpoints
         rival = () if sorted(endpoints, key=str) == sorted(own, key=str) else endpoints
-        # Two that register in turn would else be warned of with every turn.
+        # Otherwise two processes that register in turn would cause a warning in every turn.
         if not rival or rival == self._rival:
             return
         self._rival = rival
@@ -228,9 +227,9 @@ class NameServerRegistration:
         )
 
     async def rest(self) -> None:
-        """Register no more; what is registered stays until `leave`, or until it expires.
+        """End registering. The registration stays until `leave`, or until it expires.
 
-        A registration that is under way is waited for; one that takes too long is cut off.
+        A registration under way is awaited for a second, and then cut off.
         """
         await self._settle()
         if not self._idle.is_set():
@@ -243,12 +242,10 @@ class NameServerRegistration:
                 await self._idle.wait()
 
     async def leave(self) -> None:
-        """Withdraw the registration, if there may be one; then hang up.
+        """Withdraw the registration, if there may be one; then close the connection.
 
-        One that refuses what the broker is now keeps what it was before, and is told, too.
-
-        A registration that is under way is waited for, so that the goodbye comes after it; one
-        that takes too long is cut off.
+        A NameServer that refused the newest registration may have an earlier one. A registration
+        under way is awaited for a second, so that the withdrawal comes after it.
         """
         await self._settle()
         connection, self._connection = self._connection, None
@@ -282,14 +279,13 @@ class Registrar:
 
     Args:
         env: Network and clock.
-        topics: The registered topics.
+        topics: Registered topics.
         nameservers: Addresses of the NameServers.
         interval_ms: Pause between two registrations without a change.
-        on_epoch: Called with every epoch of the broker's name in a reply, and the name of its
-            sender.
-        on_members: Called with the members of the broker's name in a reply, and the address of the
+        on_epoch: Called with each epoch of the broker name in a reply, and the name of the sender.
+        on_members: Called with the members of the broker name in a reply, and the address of the
             NameServer.
-        on_registered: Called whenever a NameServer has accepted its first registration.
+        on_registered: Called when a NameServer has accepted its first registration.
     """
 
     def __init__(
@@ -314,28 +310,26 @@ class Registrar:
         self._settled = asyncio.Event()
 
     def jobs(self, registrant: Registrant) -> tuple[Job, ...]:
-        """Return one job per NameServer, which registers `registrant` and keeps it registered."""
+        """Return the jobs that keep `registrant` registered, one for each NameServer."""
         self._registrations = [
             NameServerRegistration(address, registrant, self) for address in self._nameservers
         ]
         return tuple(each.job for each in self._registrations)
 
     def changed(self) -> None:
-        """Register a change everywhere now, or after the registration that is under way."""
+        """Register a change at all NameServers, after registrations under way."""
         for each in self._registrations:
             each.job.wake()
 
     async def wait_registered(self, version: DataVersion | None = None) -> bool:
-        """Wait until the NameServers that answer have accepted or refused a version of the topics.
-
-        A later version counts as well.
+        """Wait until all answering NameServers have accepted or refused a version of the topics.
 
         Args:
-            version: Version of the table with the change; None = the present one. Later changes are
-                not awaited: there may always be one more.
+            version: Version of the table with the change; None = the present one. A later version
+                counts as well, and is not awaited.
 
         Returns:
-            False when a NameServer answered too slowly; its registration goes on.
+            False when a NameServer answered too slowly; its registration continues.
         """
         awaited = version or self.topics.version
         try:
@@ -347,23 +341,21 @@ class Registrar:
             return False
         return True
 
-    def check_taken(self, version: DataVersion, what: str) -> None:
-        """Refuse, for a NameServer that refuses the topics of that version, or of a later one.
+    def check_accepted(self, version: DataVersion, what: str) -> None:
+        """Check that no NameServer refuses the topics of that version, or of a later one.
 
-        Its routes stay as they were until it has room, or until the topics are such as it takes.
+        A NameServer that refuses them keeps its old routes.
 
         Args:
-            version: That of the table with a change, which is saved.
+            version: Version of the table with a change, which is saved.
             what: Name of the change, for the remark.
 
         Raises:
-            RefusedError: Has the NameServer's code, and names it.
+            RefusedError: A NameServer refuses the topics; has its code, and names it.
         """
         for each in self._registrations:
             if error := each.refusal_of(version):
-                remark = (
-                    f"{what}: it is done and kept at this broker, but NameServer {each.address}"
-                )
+                remark = f"{what}: this broker has saved the change, but NameServer {each.address}"
                 raise refusal(error.code, f"{remark} refuses to register it: {error.remark}")
 
     def note_settled(self) -> None:
@@ -372,19 +364,18 @@ class Registrar:
         self._settled = asyncio.Event()
 
     async def leave(self) -> None:
-        """Withdraw every registration, side by side, within two seconds.
+        """Withdraw every registration, concurrently, within two seconds.
 
-        The jobs register no more from then on, and what they wait for ends.
+        The jobs end registering, and their waits end.
         """
         await asyncio.gather(*(each.leave() for each in self._registrations))
 
     async def rest(self) -> None:
-        """Register no more, but let every registration stand until `leave`: within a second."""
+        """End registering within a second; registrations stay until `leave`."""
         await asyncio.gather(*(each.rest() for each in self._registrations))
 
 
 def _code_of(error: TernError) -> int:
-    """Return the response code of a refusal, 0 of a failure of the network."""
     return error.code if isinstance(error, RefusedError) else 0
 
 
@@ -404,7 +395,7 @@ def members_of(
 def register_request(
     registrant: Registrant, topics: TopicTable
 ) -> nameserver.RegisterBrokerRequest:
-    """Return the request that tells everything."""
+    """Return the request with all topics."""
     identity = registrant.identity
     return nameserver.RegisterBrokerRequest(
         cluster=identity.cluster,

@@ -1,9 +1,9 @@
-"""The one clock of a broker: it goes on evenly, and follows the wall clock to where that stays.
+"""The one clock of a broker, which runs evenly and follows lasting steps of the wall clock.
 
-Store times, delays and ages are read from it. A step of the machine's wall clock that is taken back
-soon changes nothing here; one that holds is followed at once, and who keeps times is told by how
-much. A clock that is ahead of what it follows by a minute at most runs slower until it is not. The
-cases are in `docs/adr/0022-one-clock.md`.
+Store times, delays and ages come from it. A short step of the machine's wall clock has no effect. A
+lasting step is followed at once, and the owners of times are notified. A clock that is ahead of the
+wall clock by at most a minute runs slower until both agree. `docs/adr/0022-one-clock.md` describes
+the cases.
 """
 
 import logging
@@ -18,37 +18,37 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DOUBT_MS: Final = 60_000
-"""A start this far from the newest record leaves the wall clock in doubt."""
+"""Distance from the newest record at a start beyond which the wall clock is in doubt."""
 
 _LEAD_MS_MAX: Final = 60_000
-"""A clock that is ahead by more goes back at once."""
+"""Largest lead that is reduced slowly; with a larger lead the clock goes back at once."""
 
 _SLOWER: Final = 10
-"""One part in so many is what a clock that is ahead runs slower by."""
+"""Divisor of the slowdown: a clock that is ahead loses one tenth of the time."""
 
 _STEP_MS: Final = 100
-"""Less is no step: it is not worth it to file again what waits."""
+"""Smallest step: moving all waiting messages for less is not worth it."""
 
-_LOOK_S: Final = 1.0
+_READ_PAUSE_S: Final = 1.0
 
-_LOOKS: Final = 5
-"""A clock begins with the best of so many."""
+_READINGS: Final = 5
+"""Readings at the start, of which the best counts."""
 
 
 class ClockCourse(NamedTuple):
     """Course of the clock from one step to the next."""
 
     base_ms: int
-    """The wall clock that is followed, when the machine booted."""
+    """Time of the followed wall clock at the boot of the machine."""
 
     lead_ms: int
-    """The clock was ahead of that by so much, which it sheds by running slower."""
+    """Lead over the followed wall clock, which shrinks while the clock runs slower."""
 
     since_ms: int
-    """Time of the reading, on the machine's clock since its boot."""
+    """Time of the reading since the boot."""
 
     def lead_at(self, boot_ms: int) -> int:
-        """Return how far the clock is still ahead."""
+        """Return the remaining lead."""
         return max(0, self.lead_ms - (boot_ms - self.since_ms) // _SLOWER)
 
     def at(self, boot_ms: int) -> int:
@@ -56,7 +56,7 @@ class ClockCourse(NamedTuple):
         return boot_ms + self.base_ms + self.lead_at(boot_ms)
 
     def followed(self, by_ms: int, boot_ms: int) -> "ClockCourse":
-        """Return the course after the wall clock that is followed has moved by `by_ms`."""
+        """Return the course after a step of the followed wall clock by `by_ms`."""
         lead_ms = self.lead_at(boot_ms) - by_ms
         is_slow = 0 < lead_ms <= _LEAD_MS_MAX
         return ClockCourse(self.base_ms + by_ms, lead_ms if is_slow else 0, boot_ms)
@@ -66,29 +66,29 @@ class ClockSkew(NamedTuple):
     """Distance of the wall clock from the clock that is followed, ahead or behind."""
 
     by_ms: int
-    """The least that it was since then."""
+    """Smallest distance since then."""
 
     since_ms: int
-    """Time of the first observation, on the machine's clock since its boot."""
+    """Time of the first observation since the boot."""
 
     now_ms: int
     """Distance at the last reading."""
 
 
 class ClockReading(NamedTuple):
-    """The machine's two clocks, read together: the best look is the least."""
+    """One reading of the two clocks of the machine; the best reading is the least."""
 
     took_ms: int
-    """The readings were so far apart: either clock may be off by as much."""
+    """Time between the two readings, the error of both."""
 
     base_ms: int
-    """The wall clock when the machine booted."""
+    """Time of the wall clock at the boot of the machine."""
 
     boot_ms: int
-    """The clock since the boot, as it was read last."""
+    """Time since the boot at the second reading."""
 
 
-def look(system: SystemTime) -> ClockReading:
+def read_clocks(system: SystemTime) -> ClockReading:
     """Read the machine's wall clock and its clock since its boot."""
     before_ms = system.boot_ms()
     base_ms = system.wall_ms() - before_ms
@@ -108,7 +108,7 @@ class ClockState(NamedTuple):
 
 
 def seen(skew: ClockSkew | None, by_ms: int, *, now_ms: int) -> ClockSkew | None:
-    """Return what is known of the wall clock, which is `by_ms` ahead; None = it agrees. Pure."""
+    """Return the skew of a wall clock that is `by_ms` ahead; None = no skew. Pure."""
     if abs(by_ms) < _STEP_MS:
         return None
     if skew is None or (by_ms < 0) != (skew.by_ms < 0):
@@ -117,25 +117,25 @@ def seen(skew: ClockSkew | None, by_ms: int, *, now_ms: int) -> ClockSkew | None
 
 
 class SteadyClock:
-    """A `Clock` that the wall clock's steps reach late or never. Owned by the broker's loop.
+    """A `Clock` that follows steps of the wall clock late or never. Owned by the broker's loop.
 
     Any thread may read it.
 
     Args:
-        system: The machine's clock.
-        follow_after_ms: How long a step must hold until it is followed.
+        system: Clock of the machine.
+        follow_after_ms: Time for which a step must last before it is followed.
 
     Attributes:
-        on_step: Called with how far this clock has just moved: milliseconds, ahead or back.
-        on_believed: Called when the clock is in doubt no more.
-        has_records: Tells whether the store has any. While it has none, steps are followed at once.
+        on_step: Called after a step of this clock with its size, ms; negative = back.
+        on_believed: Called when the doubt of the clock has ended.
+        has_records: Returns whether the store has records. Without any, steps are followed at once.
     """
 
     def __init__(self, system: SystemTime, *, follow_after_ms: int) -> None:
         self._system = system
         self._follow_after_ms = follow_after_ms
-        # What one broker keeps too long, the next one would deliver too early.
-        self._course = ClockCourse(min(look(system) for _ in range(_LOOKS)).base_ms, 0, 0)
+        # A clock that starts behind would delay messages, one ahead would deliver them early.
+        self._course = ClockCourse(min(read_clocks(system) for _ in range(_READINGS)).base_ms, 0, 0)
         self._skew: ClockSkew | None = None
         self._has_begun = False
         self._doubted_until_ms: int | None = None
@@ -152,33 +152,33 @@ class SteadyClock:
         return self._system.boot_ms()
 
     def wall_ms(self) -> int:
-        """Return Unix milliseconds. They go back by more than a minute or not at all."""
+        """Return Unix milliseconds, which go back by more than a minute or not at all."""
         return self._course.at(self._system.boot_ms())
 
     @property
     def is_doubted(self) -> bool:
-        """The clock began far from the newest record, not long ago: no age is trusted."""
+        """True for a while after a start far from the newest record: ages are not trusted."""
         until_ms = self._doubted_until_ms
         return until_ms is not None and self._system.boot_ms() < until_ms
 
     def believed_ms(self) -> int:
-        """Return Unix milliseconds; 0 while the wall clock says otherwise or is in doubt."""
+        """Return Unix milliseconds; 0 during a skew or a doubt."""
         return 0 if self._skew is not None or self.is_doubted else self.wall_ms()
 
     def begin(self, newest_at_ms: int, *, was_doubted: bool) -> int | None:
-        """Hold the clock against the newest record: of two times that far apart one is wrong.
+        """Compare the clock with the newest record, and begin a doubt if they differ widely.
 
-        While that is in doubt, a step of the wall clock is followed at once: it may set it right.
-        Only the first call in a process begins a doubt: later ones know the clock for longer. A
-        clock that is behind by less begins with the newest record's time.
+        During a doubt, steps of the wall clock are followed at once, since they may correct it.
+        Only the first call in a process begins a doubt. A clock that is behind by a minute at most
+        begins with the time of the newest record.
 
         Args:
-            newest_at_ms: Store time of the newest record, or the believed clock at a clean stop
-                after it; 0 = there is neither.
-            was_doubted: An earlier process left the clock in doubt: the newest record may be of it.
+            newest_at_ms: Store time of the newest record, or the trusted clock at a later clean
+                stop; 0 = neither.
+            was_doubted: True when the previous process ended in doubt.
 
         Returns:
-            How far the clock is ahead of the newest record, if that begins a doubt.
+            Lead of the clock over the newest record, if that begins a doubt; else None.
         """
         boot_ms, course = self._system.boot_ms(), self._course
         ahead_ms = course.at(boot_ms) - newest_at_ms
@@ -199,7 +199,7 @@ class SteadyClock:
         return ahead_ms if differs else None
 
     def state(self) -> ClockState:
-        """Return how the clock stands to the wall clock, as it was looked at last."""
+        """Return the state of the clock at the last reading of the wall clock."""
         boot_ms, skew, until_ms = self._system.boot_ms(), self._skew, self._doubted_until_ms
         return ClockState(
             step_ms=0 if skew is None else skew.now_ms,
@@ -211,15 +211,15 @@ class SteadyClock:
         )
 
     def job(self) -> Job:
-        """Return what looks at the wall clock."""
-        return Job(name="clock", interval_s=_LOOK_S, step=self.step)
+        """Return the job that reads the wall clock."""
+        return Job(name="clock", interval_s=_READ_PAUSE_S, step=self.step)
 
     async def step(self) -> bool:
-        """Look at the wall clock: one step of a job."""
-        took_ms, base_ms, now_ms = look(self._system)
+        """Read the wall clock, and follow a lasting step: one step of a job."""
+        took_ms, base_ms, now_ms = read_clocks(self._system)
         by_ms = base_ms - self._course.base_ms
         if took_ms > 1:
-            return False  # something came between the two: the next look knows better
+            return False  # the readings were interrupted: the next step repeats them
         if self._doubted_until_ms is not None and not self.is_doubted:
             self._doubted_until_ms = None
             self.on_believed()

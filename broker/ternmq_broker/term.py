@@ -50,32 +50,32 @@ _RANDOM_BITS: Final = 64
 class Term(Lifecycle):
     """A broker in one role, while its `async with` block runs.
 
-    Nothing changes its role while it runs: it ends, and another one begins. It ends by leaving its
-    block, which whoever entered it does when `over` returns: withdraws the registration, answers
-    what was sent, stops, brings everything to the disk and lets go of the data directory. A job's
-    failure cancels the block and comes out of it.
+    A role never changes during a term: the term ends, and another one begins. The owner leaves the
+    block when `over` returns. Leaving withdraws the registration, answers all sends, stops the
+    jobs, syncs the store and unlocks the data directory. A failed job cancels the block and raises
+    its error from it.
 
-    Entering waits, if it has to, until it is known in which role it begins. It may end before it
-    serves: `is_serving` tells.
+    Entering waits until the role is known. The term may be over before it serves; then `is_serving`
+    is False.
 
-    Owns all mutable state of the broker, on one event loop.
+    A term owns all mutable state of the broker, on one event loop.
 
     Args:
         config: Settings of the broker.
         store_config: Settings of the store.
         env: Network, randomness, blocking calls, and `clock`.
-        clock: The broker's.
+        clock: Clock of the broker.
         files: File system of the data directory.
-        listener: The broker's port.
-        is_forced: The broker begins as master without a confirmation that no newer one exists.
-        is_promoted: The term before ended with its promotion.
+        listener: Port of the broker.
+        is_forced: True to begin as master without a confirmation that no newer master exists.
+        is_promoted: True when the previous term ended with a promotion.
         registered: Registrations of the previous term; withdrawn once this term has registered.
 
     Attributes:
         registered: Registrations that remain after the end, for the next term or the caller.
 
     Raises:
-        As `Broker`.
+        TernError: The errors of `Broker`.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Term(Lifecycle):
         registered: Registrar | None = None,
     ) -> None:
         self.registered = registered
-        # A member is promoted to take messages, whatever its settings said of a master's start.
+        # A promoted member must take messages, also with settings that begin a master drained.
         self._config = replace(config, draining=False) if is_promoted else config
         self._store_config = store_config
         self._env = env
@@ -108,11 +108,11 @@ class Term(Lifecycle):
         self._is_over = asyncio.Event()
         self._cut: LogCut | None = None
         self._doubts: dict[str, str] = {}
-        """Reason why an epoch was refused, by the sender that named it last."""
+        """Reason for the last refusal of an epoch, by the sender of that epoch."""
 
     @property
     def is_serving(self) -> bool:
-        """The broker listens."""
+        """True while the broker listens."""
         return self._address is not None
 
     @property
@@ -137,7 +137,7 @@ class Term(Lifecycle):
 
     @property
     def address(self) -> Address:
-        """Address on which it listens, the port known.
+        """Address on which the broker listens, with its real port.
 
         Raises:
             ClosedError: The broker does not serve.
@@ -147,7 +147,7 @@ class Term(Lifecycle):
         return self._address
 
     def end(self, reason: EndReason) -> None:
-        """End the term soon. The first reason counts. Safe to repeat, at any time."""
+        """End the term soon. Only the first reason counts. Safe to repeat."""
         if self._outcome is None:
             self._outcome = reason
             self._is_over.set()
@@ -162,23 +162,23 @@ class Term(Lifecycle):
     def note_epoch(self, epoch: int, who: str) -> None:
         """Record that an epoch of the broker's name has begun.
 
-        A master of a lower one acknowledges nothing from then on, and its term is over.
+        A master with a lower epoch ends its acknowledgements and its term.
 
         Args:
             epoch: Number of the epoch.
             who: Name of the sender, for the log.
         """
         if doubt := self.member.state.note_epoch(epoch):
-            if self._doubts.get(who) != doubt:  # a NameServer tells it again and again
+            if self._doubts.get(who) != doubt:  # NameServers repeat it
                 self._doubts[who] = doubt
-                logger.error("epoch not taken from=%s reason=%s", who, doubt)
+                logger.error("epoch refused from=%s reason=%s", who, doubt)
             return
         self._save_soon()
         if self._assembly is not None:
             self._assembly.fence(epoch, who)
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        """Build and begin everything. `stack` unwinds it backwards: the order of leaving."""
+        """Open, build and begin the parts. `stack` ends them in reverse order."""
         stack.callback(logger.info, "broker ended name=%s", self._config.name)
         config, env, blocking = self._config, self._env, self._env.blocking
         files = FailStopFileSystem(self._files, config.data)
@@ -256,8 +256,8 @@ class Term(Lifecycle):
         try:
             await self._env.blocking.run(session.note_doubt, doubt)
         except OSError as error:
-            # It serves on a full disk, too. The checkpoint notes it when there is room.
-            logger.warning("doubt of the clock not noted reason=%s", error)
+            # The broker serves on a full disk, too. A later checkpoint saves the doubt.
+            logger.warning("doubt of the clock not saved reason=%s", error)
 
     def _registrar(self, tables: Tables) -> Registrar:
         return Registrar(
@@ -273,7 +273,7 @@ class Term(Lifecycle):
     async def _member_of(
         self, state: ReplicationState, store: MessageStore, *, is_slave: bool
     ) -> Membership | None:
-        """Return who this term is; None when it is over already."""
+        """Return the membership of this term; None when the term is over already."""
         config, env = self._config, self._env
         discovery = MemberDiscovery(
             env,
@@ -305,7 +305,7 @@ class Term(Lifecycle):
                 self.end(EndReason.FENCED)
                 return None
             if decision.begins is not None:
-                # What a log without epochs holds is of the first one.
+                # The bytes of a log without epochs belong to the first epoch.
                 start = store.max_physical if state.epochs else store.min_physical
                 store_id = f"{env.random.getrandbits(_RANDOM_BITS):016x}"
                 begin = state.begin_epoch if was_master else state.promote
@@ -330,7 +330,7 @@ class Term(Lifecycle):
     async def _decide(
         self, state: ReplicationState, store: MessageStore, epoch_poll: EpochPoll
     ) -> StartDecision | None:
-        """Return in which role to begin; None when the term ends before that is known."""
+        """Return the role of the term; None when the term ends before the decision."""
         own = start_role.own_of(self._config, state.record, store)
         deciding = start_role.decide(
             own,
@@ -346,8 +346,10 @@ class Term(Lifecycle):
             if not decision.done():
                 return None
             decided = decision.result()
-        told = (self._config.name, decided.start.name.lower(), decided.reason)
-        logger.info("role decided name=%s role=%s reason=%r", *told)
+        role = decided.start.name.lower()
+        logger.info(
+            "role decided name=%s role=%s reason=%r", self._config.name, role, decided.reason
+        )
         return decided
 
     async def _note_tables(self, tables: Tables, store: MessageStore) -> None:
@@ -359,8 +361,8 @@ class Term(Lifecycle):
                 names = [*names, path.name]
             await self._env.blocking.run(store.session.note_tables, tuple(names))
         except (StoreError, OSError) as error:
-            # It serves on a full disk, too. The next start notes them.
-            logger.warning("tables not noted reason=%s", error)
+            # The broker serves on a full disk, too. The next start saves the names.
+            logger.warning("names of tables not saved reason=%s", error)
 
     async def _take_over(self, member: Membership, tables: Tables, store: MessageStore) -> None:
         """Take over the offsets that slaves committed while their master was away."""
@@ -390,7 +392,7 @@ class Term(Lifecycle):
         stack.push_async_callback(parts.leave)
         registrant = Registrant(member.identity, config.endpoints(port), member.incarnation)
         await self._run(stack, registrar.jobs(registrant))
-        # Before the jobs are left: they may wait for a NameServer that does not answer.
+        # Runs before the jobs end: they may wait for a NameServer that does not answer.
         stack.push_async_callback(self._leave_nameservers, registrar, member)
         await registrar.wait_registered()
         if self.registered is not None:
@@ -400,21 +402,21 @@ class Term(Lifecycle):
         stack.callback(self._forget)
 
     async def _leave_nameservers(self, registrar: Registrar, member: Membership) -> None:
-        """Withdraw the registration, but a slave's only when no other term follows.
+        """Withdraw the registration, unless this is a slave and another term follows.
 
-        Readers would find nobody until that one has registered. A master that was replaced goes at
-        once: it must not be taken for the master.
+        Readers keep using the slave until the next term has registered. A replaced master withdraws
+        at once, so that no client takes it for the master.
         """
         if member.is_slave and self._outcome not in (None, EndReason.LEFT):
             if self.registered is not None:
-                await self.registered.leave()  # one alone is handed on
+                await self.registered.leave()  # one registrar alone is passed on
             await registrar.rest()
             self.registered = registrar
         else:
             await registrar.leave()
 
     async def _cut_log(self, cut: LogCut, *, confirmed: PhysicalOffset) -> None:
-        """Cut the closed log as decided. Safe to repeat.
+        """Cut the closed log as planned. Safe to repeat.
 
         Raises:
             StoreError: The log cannot be cut.
@@ -442,7 +444,7 @@ class Term(Lifecycle):
         if self._cut is not None:
             await state.decide_cut(self._cut)
         elif self._outcome is EndReason.FENCED and start_role.is_master(self._config, state.record):
-            # One that is a slave already goes on to serve what its master confirmed, and no more.
+            # A slave continues to serve the messages that its master confirmed, and no others.
             await state.become_slave(state.highest_epoch, confirmed=store.confirm_offset)
         else:
             await state.save()
@@ -452,7 +454,7 @@ class Term(Lifecycle):
         self._save_soon()
 
     def _registered(self) -> None:
-        assert self._assembly is not None, "nothing is registered before the parts are there"
+        assert self._assembly is not None, "registration begins after the parts are built"
         self._assembly.registered()
 
     def _save_soon(self) -> None:
@@ -473,10 +475,10 @@ class Term(Lifecycle):
 async def _settle_cut(
     state: ReplicationState, store: MessageStore, tables: Tables, *, was_slave: bool
 ) -> None:
-    """Forget what is known of the log's end if it is gone: cut, or lost with a slave's power.
+    """Remove state of the end of the log after a cut, or after a power loss of a slave.
 
     Raises:
-        StoreError: The disk refused; it is to be done again.
+        StoreError: The disk refused; the next start repeats this.
     """
     if state.record.cut is not None or (was_slave and store.max_physical < state.record.confirmed):
         await tables.cut(store.next_offset, log_end=store.max_physical)

@@ -217,7 +217,7 @@ def test_nameserver_that_kept_made_up_epoch_deposes_nobody_and_is_repaired(
             await asyncio.sleep(5)
             assert not (await client.send("A", b"x")).status.code
             assert set(await registered(cluster)) == {1}
-            not_taken = [each for each in caplog.messages if each.startswith("epoch not taken")]
+            not_taken = [each for each in caplog.messages if each.startswith("epoch refused")]
             assert len(not_taken) == 2  # once at each member
             cluster.kill("a")
             await cluster.start("a")  # its slave confirms it

@@ -73,8 +73,8 @@ class GroupAdminService:
         )
 
     async def put_group(self, request: admin.PutGroupRequest, call: Call) -> admin.PutGroupReply:
-        """Create a group or change its settings; when it answers, they are on disk."""
-        _users_own(request.settings.group)
+        """Create a group or change its settings; the reply comes when they are on disk."""
+        _check_changeable(request.settings.group)
         settings = group_settings_from_pb(request.settings)
         check_settings(settings)
         if self._topics.get(retry_topic(settings.group)) is not None:
@@ -88,7 +88,7 @@ class GroupAdminService:
         self, request: admin.DeleteGroupRequest, call: Call
     ) -> admin.DeleteGroupReply:
         """Delete a group without members: settings, offsets, locks, retry topic with its files."""
-        group = _users_own(request.group)
+        group = _check_changeable(request.group)
         self._check_is_known(group)
         self._check_is_idle(group)
         self._settings.remove(group, now_ms=self._clock.wall_ms())
@@ -115,16 +115,16 @@ class GroupAdminService:
     async def reset_offsets(
         self, request: admin.ResetOffsetsRequest, call: Call
     ) -> admin.ResetOffsetsReply:
-        """Set the offsets of a group, also while it consumes; when it answers, they are on disk.
+        """Set the offsets of a group, also a consuming one; the reply comes when they are on disk.
 
-        What members have in hand, and commits that are on the way, do not count any more: they
-        carry an older version. Members are told the new ones, and go on from there.
+        Commits of messages that members hold have an older version and are refused. Members receive
+        the new offsets and resume there.
         """
-        group, topic = _users_own(request.group), check_topic(request.topic)
+        group, topic = _check_changeable(request.group), check_topic(request.topic)
         self._check_is_known(group)
         queue_ids = self._queue_ids(topic, request.queue_ids)
         requested = [await self._requested(request, topic, queue_id) for queue_id in queue_ids]
-        # Nothing waits from here on: offsets are looked at and set in one go.
+        # No await between the reads of offsets and their change.
         self._queue_ids(topic, queue_ids)
         states = [self._state(group, topic, queue_id) for queue_id in queue_ids]
         changes = reset(zip(states, requested, strict=True), backwards_only=request.backwards_only)
@@ -140,8 +140,8 @@ class GroupAdminService:
     async def clone_offsets(
         self, request: admin.CloneOffsetsRequest, call: Call
     ) -> admin.CloneOffsetsReply:
-        """Copy the offsets of one group to another; when it answers, they are on disk."""
-        source, group = check_stored_group(request.from_group), _users_own(request.to_group)
+        """Copy the offsets of one group to another; the reply comes when they are on disk."""
+        source, group = check_stored_group(request.from_group), _check_changeable(request.to_group)
         self._check_is_known(source)
         if source == group:
             raise invalid(f"group {group!r} cannot be cloned to itself")
@@ -225,16 +225,16 @@ class GroupAdminService:
                 remark += f" and {len(members) - 1} more"
             raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
-    def _queue_ids(self, topic: str, told: Sequence[int]) -> Sequence[int]:
+    def _queue_ids(self, topic: str, requested: Sequence[int]) -> Sequence[int]:
         """Return the requested queues, sorted."""
         config = self._topics.get(topic)
         if config is None:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} does not exist")
         count = max(config.read_queues, config.write_queues)
-        for queue_id in told:
+        for queue_id in requested:
             if not 0 <= queue_id < count:
                 raise invalid(f"topic {topic!r} has queues 0 to {count - 1}, not {queue_id}")
-        return sorted(set(told)) if told else range(count)
+        return sorted(set(requested)) if requested else range(count)
 
     async def _requested(
         self, request: admin.ResetOffsetsRequest, topic: str, queue_id: int
@@ -276,7 +276,7 @@ class GroupAdminService:
 
     def _send(self, group: str, changes: Sequence[OffsetReset]) -> int:
         """Send new offsets to the group's live members; return how many will get them."""
-        told = groups.SessionReply(
+        reply = groups.SessionReply(
             offsets_reset=groups.OffsetsReset(
                 group=group,
                 offsets=[
@@ -291,19 +291,19 @@ class GroupAdminService:
             )
         )
         members = self._sessions.table.members(group)
-        return sum(self._sessions.command(member, told) for member in members)
+        return sum(self._sessions.command(member, reply) for member in members)
 
     async def _save(self) -> None:
         tables = self._env.tables
         await save_all(tables.groups_file, tables.offsets_file, tables.versions_file)
 
 
-def _users_own(group: str) -> str:
+def _check_changeable(group: str) -> str:
     """Return a group that operators may change.
 
     Raises:
         IllegalName: The name is illegal.
-        PermissionRefused: It belongs to the broker.
+        PermissionRefused: The group belongs to the broker.
     """
     if is_system_group(check_stored_group(group)):
         raise refusal(ResponseCode.NO_PERMISSION, f"group {group!r} belongs to the broker")

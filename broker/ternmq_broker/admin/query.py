@@ -1,6 +1,6 @@
 """QueryMessages and QueryOffsetByTime: messages by key, offsets by time.
 
-Both read files in the blocking pool, never the loop's maps.
+Both read files in the blocking pool, never the maps of the loop.
 
 Source: RocketMQ `QueryMessageProcessor`, `AdminBrokerProcessor.searchOffsetByTimestamp`.
 """

@@ -20,7 +20,7 @@ class QueueState(NamedTuple):
 
     end: QueueOffset
     before: QueueOffset | None
-    """The group's offset; None = it never consumed the queue."""
+    """Offset of the group; None = the group never consumed the queue."""
 
 
 class OffsetReset(NamedTuple):
@@ -37,11 +37,11 @@ def reset(
 ) -> Sequence[OffsetReset]:
     """Return the changes of offsets, in the order of the queues.
 
-    An offset that stays where it is counts as well: what its consumer has in hand does not.
+    An unchanged offset is a change as well: its version rises, so that old commits are refused.
 
     Args:
         queues: Each with its requested offset; the nearest end of the queue when it lies outside.
-        backwards_only: Leave those alone that are not as far, or were never consumed.
+        backwards_only: Skip offsets that would move forwards, and queues without an offset.
     """
     changes: list[OffsetReset] = []
     for state, requested in queues:
@@ -57,7 +57,7 @@ def is_cloned(topic: str, requested: str) -> bool:
 
     Args:
         topic: A topic in which the first group has offsets.
-        requested: The requested topic; empty = all but those that belong to one group alone.
+        requested: Requested topic; empty = all topics except those of a single group.
     """
     if requested:
         return topic == requested

@@ -75,9 +75,8 @@ class AdminService:
         self._transactions = transactions
         self._retention = retention
         self._started_at_ms = env.clock.wall_ms()
-        self._leaving: dict[object, str] = {}
-        """Topics of the calls whose deletions wait, in the order of the calls. Two calls may name
-        one topic: each is answered for itself."""
+        self._doomed: dict[object, str] = {}
+        """Topics of waiting deletions by call, oldest call first. Two calls may name one topic."""
         self._removing = asyncio.Lock()
 
     def handlers(self) -> Sequence[Handler]:
@@ -92,15 +91,15 @@ class AdminService:
         )
 
     async def put_topic(self, request: admin.PutTopicRequest, call: Call) -> admin.PutTopicReply:
-        """Create or change a topic; when it answers, that is saved and registered."""
+        """Create or change a topic; the reply comes when the topic is saved and registered."""
         is_new = self._put(request.topic)
         await self._save_topics([request.topic.topic])
         return admin.PutTopicReply(created=is_new)
 
     async def put_topics(self, request: admin.PutTopicsRequest, call: Call) -> admin.PutTopicsReply:
-        """Create or change topics, or refuse them, each alone.
+        """Create, change or refuse topics one by one.
 
-        When it answers, those that were not refused are saved and registered.
+        The reply comes when all topics that were not refused are saved and registered.
         """
         if len(request.topics) > TOPICS_AT_ONCE_MAX:
             remark = f"{len(request.topics)} topics; must be at most {TOPICS_AT_ONCE_MAX} at once"
@@ -122,7 +121,8 @@ class AdminService:
 
         Raises:
             IllegalName: The name is illegal.
-            RefusedError: The topic is the broker's own, a number cannot be, or it does not fit.
+            RefusedError: The topic belongs to the broker, a number is out of bounds, or the table
+                is full.
         """
         config = _checked(told)
         self._tables.topics.check_new(config.topic)
@@ -142,7 +142,7 @@ class AdminService:
     ) -> admin.DeleteTopicReply:
         """Delete a topic, its consume queues and the offsets of its groups, durably.
 
-        Readers are told first: a topic created again at once is another one.
+        Readers are notified at once, because a topic that is created again is another topic.
         """
         topic = self._existing(request.topic).topic
         if is_system_topic(topic):
@@ -155,28 +155,28 @@ class AdminService:
         """Delete an existing topic, durably.
 
         Raises:
-            StoreError: A table could not be saved; it is, as soon as the disk allows it.
+            StoreError: A table could not be saved; it is saved as soon as the disk allows it.
         """
         call = object()
-        self._leaving[call] = topic
+        self._doomed[call] = topic
         try:
             async with self._removing:
-                if call in self._leaving:
-                    await self._remove_leaving()
+                if call in self._doomed:
+                    await self._remove_doomed()
                     return
         finally:
-            self._leaving.pop(call, None)
-        await self._save_deletions([topic])  # it went with those of another call
+            self._doomed.pop(call, None)
+        await self._save_deletions([topic])  # another call has deleted the topic
 
-    async def _remove_leaving(self) -> None:
-        """Delete the topics that wait longest; later ones gather until the tables are saved."""
+    async def _remove_doomed(self) -> None:
+        """Delete the oldest waiting topics; later ones wait until the tables are saved."""
         tables = self._tables
         async with self._retention.passes:
-            oldest = islice(self._leaving.values(), DELETED_AT_ONCE_MAX)
+            oldest = islice(self._doomed.values(), DELETED_AT_ONCE_MAX)
             topics = list(dict.fromkeys(oldest))
             self._store.delete_topic(*topics)
-            for call in [call for call, topic in self._leaving.items() if topic in topics]:
-                del self._leaving[call]
+            for call in [call for call, topic in self._doomed.items() if topic in topics]:
+                del self._doomed[call]
             for topic in topics:
                 tables.topics.remove(topic, now_ms=self._clock.wall_ms())
                 tables.offsets.remove_topic(topic)
@@ -191,8 +191,8 @@ class AdminService:
         """Save and register all topics, and wake the pulls that wait for these.
 
         Raises:
-            StoreError: The table could not be saved; it is, as soon as the disk allows it.
-            RefusedError: A NameServer refuses them; names it. They are saved.
+            StoreError: The table could not be saved; it is saved as soon as the disk allows it.
+            RefusedError: A NameServer refuses the topics, which are saved; names the NameServer.
         """
         for topic in topics:
             self._pulls.holds.wake_topic(topic)
@@ -201,15 +201,19 @@ class AdminService:
         if (saved := self._tables.topics_file.saved()) is not None:
             await saved
         if not await self._registrar.wait_registered(version):
-            logger.warning("a NameServer is told later topics=%s of %s", topics[:3], len(topics))
-        self._registrar.check_taken(version, " ".join(("topic", *topics))[:200])
+            logger.warning(
+                "registration of topics continues after the reply topics=%s of %s",
+                topics[:3],
+                len(topics),
+            )
+        self._registrar.check_accepted(version, " ".join(("topic", *topics))[:200])
 
     async def _save_deletions(self, topics: Sequence[str]) -> None:
         """Save all topics and offsets, so that no crash brings back deleted topics or offsets.
 
         Raises:
-            StoreError: A table could not be saved; it is, as soon as the disk allows it.
-            RefusedError: A NameServer refuses the deletion; names it. The tables are saved.
+            StoreError: A table could not be saved; it is saved as soon as the disk allows it.
+            RefusedError: A NameServer refuses the topics; names it. The tables are saved.
         """
         saved = (self._tables.offsets_file.saved(), self._tables.versions_file.saved())
         try:
@@ -284,7 +288,7 @@ def _checked(told: common.TopicConfig) -> TopicConfig:
 
     Raises:
         IllegalName: The name is illegal.
-        RefusedError: The topic is the broker's own, or a number cannot be.
+        RefusedError: The topic belongs to the broker, or a number is out of bounds.
     """
     topic = check_topic(told.topic)
     if is_system_topic(topic):

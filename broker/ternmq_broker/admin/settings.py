@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SettingsService:
-    """Serves the settings' part of Admin. Owns nothing."""
+    """The part of the Admin contract that concerns settings. Owns nothing."""
 
     settings: LiveSettings
 
@@ -46,7 +46,7 @@ class SettingsService:
     async def update_settings(
         self, request: admin.UpdateSettingsRequest, call: Call
     ) -> admin.UpdateSettingsReply:
-        """Change settings; they hold when the reply comes."""
+        """Change settings before the reply."""
         for name, value in self.settings.update(dict(request.values)).items():
             logger.info("setting changed name=%s value=%s by=%s", name, value, call.peer)
         return admin.UpdateSettingsReply()

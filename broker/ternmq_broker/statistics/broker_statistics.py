@@ -1,7 +1,7 @@
 """Counters of a broker, by batches and reads.
 
-The store tells of every batch and read: one look into a dictionary for each queue of it. What is
-asked for by topic, group or broker is added up when it is asked for.
+The store reports every batch and read, which costs one look-up in a dictionary for each queue. Sums
+by topic, group or broker are computed on request.
 
 Source: RocketMQ `BrokerStatsManager`.
 """
@@ -28,19 +28,19 @@ GroupKey = tuple[str, str]
 """Topic and group."""
 
 KEYS_MAX: Final = 16_384
-"""Limit on counters of each kind; the oldest makes room for one more. A counter takes 2 KiB."""
+"""Limit on counters of each kind; a new one replaces the oldest. A counter takes 2 KiB."""
 
 SAMPLES_PER_STEP: Final = 1_000
-"""A bound on the time for which the loop is held."""
+"""Limit on the counters of one step, to keep steps short."""
 
 _FEW: Final = 64
 
 
 class BrokerStatistics:
-    """Counts what is put and got. Owned by the broker's loop.
+    """Counts puts and gets of messages. Owned by the broker's loop.
 
     Args:
-        started_at_ms: On the monotonic clock.
+        started_at_ms: Start of the broker, monotonic.
 
     Attributes:
         puts: Messages that were put.
@@ -70,7 +70,7 @@ class BrokerStatistics:
         return self._begun[place][0]
 
     def put(self, batch: RecordBatch) -> Sequence[Counter]:
-        """Count a batch that was stored; return the counters to be told how long that took."""
+        """Count a stored batch; return the counters to which its duration is added."""
         messages, length = len(batch), len(batch.data)
         total = self.puts
         total.messages += messages
@@ -80,7 +80,7 @@ class BrokerStatistics:
         if len(queues) == 1:
             lengths = [length]
         elif messages <= _FEW:
-            # Short arrays are quicker added up by hand.
+            # Sums of short lists are faster than sums of short arrays.
             sizes: list[int] = batch.sizes.tolist()
             lengths = [_sum_of(sizes, each.rows.tolist()) for each in queues]
         else:
@@ -108,14 +108,14 @@ class BrokerStatistics:
         *,
         from_disk: bool,
     ) -> None:
-        """Count a read of a group. Those of nobody in particular are the broker's own.
+        """Count a read of a group; reads of the broker itself have no group.
 
         Args:
             request: Read request of the group.
             result: Answer to `request`.
             took_ms: Duration of the request, ms.
-            now_ms: On the wall clock.
-            from_disk: Whether the read needed the disk.
+            now_ms: Wall clock.
+            from_disk: True when the read needed the disk.
         """
         messages = len(result.record_sizes)
         if not messages or not request.group:
@@ -147,7 +147,7 @@ class BrokerStatistics:
         _add(self.dead_letters, (topic, group), messages)
 
     def forget_topic(self, topic: str) -> None:
-        """Forget a topic that was deleted. The broker's sums keep what it had."""
+        """Remove the counters of a deleted topic. Sums of the broker still include them."""
         for key in [key for key in self.queues if key[0] == topic]:
             del self.queues[key]
         for reader in [reader for reader in self.readers if reader[1] == topic]:
@@ -157,7 +157,7 @@ class BrokerStatistics:
                 del kept[pair]
 
     def forget_group(self, group: str) -> None:
-        """Forget a group that was deleted."""
+        """Remove the counters of a deleted group."""
         for reader in [reader for reader in self.readers if reader[0] == group]:
             del self.readers[reader]
         for kept in (self.sent_back, self.dead_letters):
@@ -168,10 +168,10 @@ class BrokerStatistics:
         """Sample some counters: every 10 seconds, and again while the result is True.
 
         Args:
-            now_ms: On the monotonic clock.
+            now_ms: Monotonic clock.
 
         Returns:
-            Whether there are more.
+            True when more counters are due.
         """
         if self._sampling is None:
             self._sampling = self._sample_all(now_ms)

@@ -1,7 +1,7 @@
-"""Counters, and the samples of them that rates are made of. Pure.
+"""Counters, and their samples, from which rates are computed. Pure.
 
-A counter only rises. Every 10 seconds, 10 minutes and hour a sample of it is kept: what was added
-over the last minute, hour or day is its present value less the oldest sample of that span.
+A counter only rises. Samples are stored every 10 seconds, 10 minutes and hour: the increase over
+the last minute, hour or day is the present value less the oldest sample of that span.
 
 Source: RocketMQ `StatsItem`, `MomentStatsItem`.
 """
@@ -15,10 +15,10 @@ class SamplingSpan(NamedTuple):
     """Span over which a rate is taken."""
 
     period_ms: int
-    """Between two samples."""
+    """Time between two samples."""
 
     samples: int
-    """That are kept: the oldest is this many periods old, less one."""
+    """Number of stored samples: the oldest is this many periods old, less one."""
 
 
 MINUTE: Final = SamplingSpan(10_000, 7)
@@ -38,11 +38,11 @@ class CounterValues(NamedTuple):
     disk_bytes: int = 0
 
     def plus(self, other: "CounterValues") -> "CounterValues":
-        """Return both together."""
+        """Return the sums of both."""
         return CounterValues(*(mine + its for mine, its in zip(self, other, strict=True)))
 
     def less(self, earlier: Sequence[int]) -> "CounterValues":
-        """Return what was added since."""
+        """Return the increase since earlier values."""
         return CounterValues(
             *(present - before for present, before in zip(self, earlier, strict=True))
         )
@@ -52,7 +52,7 @@ class CounterIncrease(NamedTuple):
     """Values that were added to a counter over one span."""
 
     ms: int
-    """The span as it was measured: less than wanted while the broker is young."""
+    """Measured length of the span, shorter for a young broker."""
 
     sums: CounterValues
 
@@ -64,15 +64,15 @@ class Counter:
     """Messages of one queue, or of one group in it, that were put or got. One owner.
 
     Attributes:
-        messages: So many.
-        bytes: Their records' length.
-        calls: Batches or reads.
-        ms: How long all of them took.
-        disk_messages: Of the messages, those read from the disk.
-        disk_bytes: Their length.
-        behind_bytes: From the last message read to the end of the log; the last one counts.
-        behind_ms: How long that message had lain there.
-        is_system: The topic is the broker's own.
+        messages: Number of messages.
+        bytes: Bytes of their records.
+        calls: Number of batches or reads.
+        ms: Duration of all calls.
+        disk_messages: Messages that were read from the disk.
+        disk_bytes: Bytes of these messages.
+        behind_bytes: Distance of the last read message from the end of the log.
+        behind_ms: Age of that message at its read.
+        is_system: True when the topic belongs to the broker.
     """
 
     __slots__ = (
@@ -112,7 +112,7 @@ class Counter:
 
         Args:
             place: Index of the span in `SPANS`.
-            now_ms: On the monotonic clock.
+            now_ms: Monotonic clock.
         """
         kept, span = self._samples[place], SPANS[place]
         if len(kept) >= span.samples * _ROW:
@@ -120,12 +120,12 @@ class Counter:
         kept.extend((now_ms, *self.sums))
 
     def added(self, place: int, *, now_ms: int, begun_at_ms: int) -> CounterIncrease:
-        """Return what was added over a span.
+        """Return the increase over a span.
 
         Args:
             place: Index of the span in `SPANS`.
-            now_ms: On the monotonic clock.
-            begun_at_ms: When the span begins for a counter that is younger.
+            now_ms: Monotonic clock.
+            begun_at_ms: Begin of the span for a younger counter.
         """
         kept = self._samples[place]
         if len(kept) < SPANS[place].samples * _ROW:

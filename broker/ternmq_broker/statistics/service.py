@@ -1,4 +1,4 @@
-"""DescribeStatistics: what the broker has counted, for operators.
+"""DescribeStatistics: counters of the broker, for operators.
 
 Source: RocketMQ `AdminBrokerProcessor.viewBrokerStatsData`.
 """
@@ -28,22 +28,22 @@ _SAMPLES_PAUSE_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class StatisticsService:
-    """Serves DescribeStatistics, and has samples taken. Owns nothing."""
+    """Serves DescribeStatistics, and samples the counters. Owns nothing."""
 
     statistics: BrokerStatistics
     clock: Clock
     cluster: str
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return the handler of DescribeStatistics."""
         return (unary(DESCRIBE_STATISTICS, self.describe_statistics),)
 
     def job(self) -> Job:
-        """Return what takes the samples."""
+        """Return the job that samples the counters."""
         return Job(name="statistics", interval_s=_SAMPLES_PAUSE_S, step=self.step)
 
     async def step(self) -> bool:
-        """Take some samples; return whether more are due."""
+        """Sample some counters; return whether more are due."""
         return self.statistics.sample(self.clock.monotonic_ms())
 
     async def describe_statistics(
@@ -51,7 +51,7 @@ class StatisticsService:
     ) -> admin.DescribeStatisticsReply:
         """Return the counters of one name, of one key or all, with their rates."""
         if request.name and request.name not in NAMES:
-            remark = f"nothing is counted as {request.name!r}; names: {', '.join(sorted(NAMES))}"
+            remark = f"no counter has the name {request.name!r}; names: {', '.join(sorted(NAMES))}"
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)
         report = StatisticsReport(
             self.statistics,
@@ -67,15 +67,15 @@ class StatisticsService:
                 found.append(item)
                 length += _ITEM_BYTES + len(item.name) + len(item.key)
             if length > _REPLY_BYTES_MAX:
-                remark = "there are more counters than fit one answer: ask for one name or key"
+                remark = "the counters do not fit one reply: request one name or key"
                 raise refusal(ResponseCode.INVALID_PARAMETER, remark)
             if number % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
         reply = admin.DescribeStatisticsReply()
         for number, item in enumerate(sorted(found)):
-            told = reply.items.add(name=item.name, key=item.key, total=item.total)
+            row = reply.items.add(name=item.name, key=item.key, total=item.total)
             for span in item.spans:
-                told.spans.add(**span._asdict())
+                row.spans.add(**span._asdict())
             if number % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
         return reply

@@ -16,7 +16,7 @@ class SpanValue(NamedTuple):
     seconds: float
     sum: int
     rate: float
-    """Per second."""
+    """Rate per second."""
 
     average: float
     """Average of one call; 0 without calls."""
@@ -29,7 +29,7 @@ class StatsItem(NamedTuple):
     key: str
     total: int
     spans: Sequence[SpanValue]
-    """Over a minute, an hour and a day; none for what does not add up."""
+    """Values over a minute, an hour and a day; empty for items without sums."""
 
 
 class _Metric(NamedTuple):
@@ -84,18 +84,18 @@ NAMES: Final = frozenset(
     )
     for metric in metrics
 ) | {FALL_SIZE, FALL_TIME}
-"""Every name there is."""
+"""Names of all items."""
 
 
 class StatisticsReport:
-    """Counters as they are at one time, made into items bit by bit.
+    """Items of all counters at one time, produced step by step.
 
     Args:
-        statistics: The counters.
-        cluster: What the broker's own sums are listed under.
-        now_ms: On the monotonic clock.
-        name: One name alone; empty = all.
-        key: One key alone; empty = all.
+        statistics: Counters of the broker.
+        cluster: Key of the sums of the broker.
+        now_ms: Monotonic clock.
+        name: Name of the items; empty = all.
+        key: Key of the items; empty = all.
     """
 
     def __init__(
@@ -115,9 +115,9 @@ class StatisticsReport:
         self._begun = [statistics.begun_at_ms(place) for place in range(len(SPANS))]
 
     def items(self) -> Iterator[StatsItem | None]:
-        """Yield every item there is to tell of, in no order; None now and then between them.
+        """Yield the items, unordered, with None between some of them as points to pause.
 
-        Between two of them the counters may change, and keys may come and go.
+        Counters and keys may change during a pause.
         """
         counted = self._statistics
         topics: dict[str, list[Counter]] = {}
@@ -151,8 +151,8 @@ class StatisticsReport:
         less: Counter | None = None,
     ) -> Iterator[StatsItem | None]:
         yield None
-        wanted = [metric for metric in metrics if self._name in ("", metric.name)]
-        if not wanted or self._key not in ("", key):
+        selected = [metric for metric in metrics if self._name in ("", metric.name)]
+        if not selected or self._key not in ("", key):
             return
         total = CounterValues()
         for counter in counters:
@@ -164,7 +164,7 @@ class StatisticsReport:
                 CounterIncrease(span.ms, span.sums.less(self._added(place, [less]).sums))
                 for place, span in enumerate(spans)
             ]
-        for metric in wanted:
+        for metric in selected:
             yield StatsItem(
                 metric.name,
                 key,
@@ -173,7 +173,7 @@ class StatisticsReport:
             )
 
     def _added(self, place: int, counters: Sequence[Counter]) -> CounterIncrease:
-        """Return what was added to several counters over a span."""
+        """Return the increase of several counters over a span."""
         longest, sums = 0, CounterValues()
         for counter in counters:
             added = counter.added(place, now_ms=self._now_ms, begun_at_ms=self._begun[place])
@@ -182,7 +182,7 @@ class StatisticsReport:
         return CounterIncrease(longest, sums)
 
     def _fallen(self, key: str, counters: Sequence[Counter]) -> Iterator[StatsItem]:
-        """Yield how far a group was behind when it read last, in the queue where that is most."""
+        """Yield the largest lag of a group over its queues, at its last reads."""
         if self._key in ("", key):
             behind = max(counter.behind_bytes for counter in counters)
             for name, value in (

@@ -270,7 +270,9 @@ def test_change_of_a_topic_that_a_nameserver_refuses_is_no_success() -> None:
             await client.put_topic("A", 1)
             hog = await Hog.at(around)
             await hog.take(2_025)
-            refused = r"topic {}: it is done and kept .* NameServer ns:9876 .*bytes_max"
+            refused = (
+                r"topic {}: this broker has saved the change .* NameServer ns:9876 .*bytes_max"
+            )
             delete = service_methods.DELETE_TOPIC.request
             many = admin.PutTopicsRequest()
             for topic in "AP":
@@ -316,7 +318,7 @@ def test_broker_that_is_refused_says_why_once_and_registers_when_there_is_room(
                 await asyncio.sleep(60)
                 assert await brokers(around) == ["hog"]
                 assert calls.count(service_methods.REGISTER_BROKER.path) <= 13
-                with pytest.raises(BrokerBusy, match="topic A: it is done and kept"):
+                with pytest.raises(BrokerBusy, match="topic A: this broker has saved the change"):
                     await client.put_topic("A", 1)
                 await hog.take(0)
                 await asyncio.sleep(5.5)
@@ -342,7 +344,7 @@ def test_broker_that_is_refused_says_goodbye() -> None:
             async with around.broker() as broker:
                 client = await around.connect(broker)
                 await hog.take(2_026)
-                with pytest.raises(BrokerBusy, match="it is done and kept"):
+                with pytest.raises(BrokerBusy, match="this broker has saved the change"):
                     await client.put_topic("A", 1)
                 assert await brokers(around) == ["broker-a", "hog"]
             assert await brokers(around) == ["hog"]
@@ -476,4 +478,4 @@ def test_list_of_topics_is_answered_in_time_while_a_nameserver_hangs(
             assert len(registrations) == 2
 
     run_in_virtual_time(main())
-    assert "told later topics=['T-0', 'T-1', 'T-2'] of 1000" in caplog.text
+    assert "continues after the reply topics=['T-0', 'T-1', 'T-2'] of 1000" in caplog.text

@@ -71,7 +71,7 @@ def test_oversized_statistics_reply_is_refused(monkeypatch: pytest.MonkeyPatch) 
         async with serving(topics={"A": 8}) as (_, client):
             sender = await client.open_sender()
             await sender.send(*(sender.record("A", queue_id=row) for row in range(8)))
-            with pytest.raises(RefusedError, match="ask for one name or key"):
+            with pytest.raises(RefusedError, match="request one name or key"):
                 await ask(client)
             assert len(await ask(client, name="QUEUE_PUT_NUMS")) == 8
 
