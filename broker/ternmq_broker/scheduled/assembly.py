@@ -96,9 +96,9 @@ class ScheduledAssembly:
             dropped=self._deliverer.dropped,
             cancelled=timer.cancelled,
             rolled=timer.rolled,
-            late_p50_ms=timer.lateness.at_most_ms(0.5),
-            late_p99_ms=timer.lateness.at_most_ms(0.99),
-            late_max_ms=timer.lateness.worst_ms,
+            late_p50_ms=timer.delivery_delay.at_most_ms(0.5),
+            late_p99_ms=timer.delivery_delay.at_most_ms(0.99),
+            late_max_ms=timer.delivery_delay.worst_ms,
         )
 
     def jobs(self) -> Sequence[Job]:

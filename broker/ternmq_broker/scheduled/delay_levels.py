@@ -1,4 +1,4 @@
-"""The delay levels: each has a queue, in which messages wait in the order of time.
+"""The delay levels: each has a queue, in which messages wait in the order of their due times.
 
 Progress moves when delivered messages count as stored, and is saved once it survives a loss of
 power. Deliveries that were not saved before a crash are recognised by their copies in the log
@@ -33,9 +33,6 @@ from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
 logger = logging.getLogger(__name__)
 
 _BATCH: Final = ReadLimits(256, 1 << 20)
-_SLEEP_MAX_S: Final = 10.0
-"""Limit on a sleep while messages wait: the machine may sleep, too."""
-
 _RETRY_S: Final = 0.1
 _UNSAVED_PAUSE_S: Final = 1.0
 
@@ -82,10 +79,10 @@ class LevelDueTimes:
         return dues
 
     def count_likely(self, dues_ms: Ints, *, now_ms: int) -> int:
-        """Return how many messages, from the first on, may be due; their records decide.
+        """Return the number of messages, from the first on, that may be due by their units.
 
-        A damaged unit may hold any time. No message waits longer than the delay, nor than one
-        behind it.
+        A damaged unit may hold any time, so the records decide. No message waits longer than the
+        delay, or than a message behind it.
         """
         rows = np.flatnonzero((dues_ms <= now_ms) | (dues_ms > now_ms + self._delay_ms))
         return int(rows[-1]) + 1 if len(rows) else 0
@@ -103,10 +100,10 @@ class LevelProgress(NamedTuple):
 
 
 class DelayLevels:
-    """The 18 levels. Owned by the broker's loop.
+    """The 18 delay levels. Owned by the broker's loop.
 
     Attributes:
-        job: Delivers; begins when the broker listens and ends before the store.
+        job: Delivery job; begins when the broker listens and ends before the store.
     """
 
     def __init__(self, env: BrokerEnvironment, deliverer: Deliverer) -> None:
@@ -125,27 +122,27 @@ class DelayLevels:
         self._next: dict[int, QueueOffset] = {}
         self._unsaved: deque[LevelProgress] = deque()
         self._begun: dict[int, PhysicalOffset] = {}
-        """End of the log before the first attempt, by level whose delivery fails."""
+        """End of the log before the first attempt, by level with a failing delivery."""
         self._copies: dict[int, Copies] = {}
-        """By level, what an earlier use has delivered; until progress that tells of it is kept."""
+        """Messages that an earlier use delivered, by level, until saved progress covers them."""
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
-        """Take note of new delayed messages."""
+        """Wake the job for new delayed messages."""
         for arrival in arrivals:
             if arrival.topic == SCHEDULE_TOPIC and arrival.queue_id + 1 in self._waits:
                 self._wake_at(int(arrival.tag_codes[0]))
 
     def stepped(self, by_ms: int) -> None:
-        """Take note that the clock has moved by so much: ahead, or back."""
+        """Record a step of the clock by `by_ms`: ahead, or back."""
         for wait in self._waits.values():
             wait.stepped(by_ms)
 
     def offset(self, level: int) -> QueueOffset:
-        """Return the next message of `level` to deliver."""
+        """Return the queue offset of the next message of `level` to deliver."""
         return self._next.get(level, self._offsets.get(level))
 
     def waiting(self, level: int) -> int:
-        """Return how many messages of `level` wait."""
+        """Return the number of waiting messages of `level`."""
         return max(self._end(level) - self.offset(level), 0)
 
     def _end(self, level: int) -> QueueOffset:
@@ -153,11 +150,11 @@ class DelayLevels:
         return end
 
     def needed_from(self) -> PhysicalOffset | None:
-        """Return the offset of the oldest undelivered message; None without one."""
-        places = [self._place(level) for level in self._waits]
-        return min((place for place in places if place is not None), default=None)
+        """Return the log offset of the oldest undelivered message; None without one."""
+        offsets = map(self._level_needed_from, self._waits)
+        return min((offset for offset in offsets if offset is not None), default=None)
 
-    def _place(self, level: int) -> PhysicalOffset | None:
+    def _level_needed_from(self, level: int) -> PhysicalOffset | None:
         first, end = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
         offset = QueueOffset(max(self.offset(level), first))
         if offset >= end:
@@ -165,15 +162,15 @@ class DelayLevels:
         return self._store.searches.place_of(SCHEDULE_TOPIC, level - 1, offset)
 
     def search_from(self) -> PhysicalOffset | None:
-        """Return the offset from which the log may hold deliveries without saved progress.
+        """Return the log offset from which deliveries without saved progress may lie.
 
-        To be called at the start. None = the log holds none.
+        To be called at the start. None = there are none.
         """
-        kept = self._offsets.search_from
-        if kept is None or not any(map(self.waiting, self._waits)):
+        saved = self._offsets.search_from
+        if saved is None or not any(map(self.waiting, self._waits)):
             return None
         # A copy lies behind its source.
-        return max(kept, self.needed_from() or kept)
+        return max(saved, self.needed_from() or saved)
 
     def begin(self, found: Mapping[int, PhysicalOffset]) -> None:
         """Skip messages that an earlier use of the store has delivered.
@@ -186,17 +183,17 @@ class DelayLevels:
             copies = copies_of(self._store, SCHEDULE_TOPIC, level - 1, offset, found)
             if len(copies.offsets):
                 self._copies[level] = copies
-        kept = self._offsets.search_from
-        if kept is None or kept > self._store.max_physical:  # a loss of power took the log's end
-            self._offsets.put_search_start(self._untold_from())
+        saved = self._offsets.search_from
+        if saved is None or saved > self._store.max_physical:  # a loss of power took the log's end
+            self._offsets.put_search_start(self._uncovered_from())
 
-    def _untold_from(self) -> PhysicalOffset:
-        """Return the offset before which the log holds no delivery that `_offsets` lack."""
-        begun = (*self._begun.values(), *(each.begin for each in self._unsaved), *self._held())
+    def _uncovered_from(self) -> PhysicalOffset:
+        """Return the log offset before which saved progress covers all deliveries."""
+        begun = (*self._begun.values(), *(each.begin for each in self._unsaved), *self._uncovered())
         return PhysicalOffset(min(begun, default=self._store.max_physical))
 
-    def _held(self) -> Iterator[int]:
-        """Drop copies that saved progress covers; yield the first other one of each level."""
+    def _uncovered(self) -> Iterator[int]:
+        """Drop copies that saved progress covers; yield the first other copy of each level."""
         for level, copies in list(self._copies.items()):
             places = copies.places[copies.offsets >= self._offsets.get(level)]
             if len(places):
@@ -205,15 +202,15 @@ class DelayLevels:
                 del self._copies[level]
 
     def settle(self) -> None:
-        """Hand progress that survives a loss of power to the table."""
+        """Copy progress that survives a loss of power into the table."""
         flushed, now_ms = self._store.flushed_offset, self._clock.wall_ms()
         is_due = False
         while self._unsaved and self._unsaved[0].end <= flushed:
             done = self._unsaved.popleft()
             self._offsets.put(done.level, done.offset, now_ms=now_ms)
             is_due = True
-        begin, kept = self._untold_from(), self._offsets.search_from
-        if is_due or kept is None or begin - kept >= SEARCH_BYTES_MAX:
+        begin, saved = self._uncovered_from(), self._offsets.search_from
+        if is_due or saved is None or begin - saved >= SEARCH_BYTES_MAX:
             self._offsets.put_search_start(begin)
 
     @property
@@ -329,8 +326,7 @@ class DelayLevels:
         return correct
 
     def _wake_at(self, due_ms: int) -> None:
-        ahead_ms = due_ms - self._clock.wall_ms()
-        self._timer.set(min(ahead_ms / 1000, _SLEEP_MAX_S))
+        self._timer.sleep((due_ms - self._clock.wall_ms()) / 1000)
 
 
 def _codes_of(

@@ -1,4 +1,4 @@
-"""Recovery of deliveries that earlier uses made but did not save.
+"""Recovery of deliveries that earlier uses of a store made but did not save.
 
 A delivered record contains the offset of its source, and so does a rolled one. A crash may come
 before progress is saved, so the next start searches the log from an offset that is saved with the
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord
@@ -34,7 +35,7 @@ _PAIR: Final = re.compile(re.escape(SOURCE.encode()) + b"\x01[0-9]+\x02")
 
 
 class Copies(NamedTuple):
-    """Messages of a queue that the log has copies of: columns of one length."""
+    """Messages of a queue with copies in the log: columns of one length."""
 
     offsets: Ints
     """Queue offsets of the messages."""
@@ -44,6 +45,10 @@ class Copies(NamedTuple):
 
     places: Ints
     """Physical offsets of the copies."""
+
+    def rows(self, chosen: NDArray[np.bool_]) -> "Copies":
+        """Return the messages in the chosen rows."""
+        return Copies(*(column[chosen] for column in self))
 
     def between(self, begin: int, end: int) -> frozenset[int]:
         """Return the queue offsets from `begin` on and before `end`."""
@@ -84,7 +89,7 @@ def copies_of(
 
 
 def delivered_sources(source: LogSource, begin: PhysicalOffset) -> Mapping[int, PhysicalOffset]:
-    """Return the log offsets of the sources of copies, each with that of its last copy. Blocks.
+    """Return the log offset of the last copy of each source, by the source's log offset. Blocks.
 
     Records behind a damaged range of a file are not found: they are delivered again.
 

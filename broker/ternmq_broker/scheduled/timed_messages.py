@@ -46,10 +46,7 @@ logger = logging.getLogger(__name__)
 
 _ENQUEUE_UNITS: Final = 65_536
 _BATCH_MESSAGES: Final = 256
-_SLEEP_MAX_S: Final = 10.0
-"""Limit on a sleep while messages wait: the machine may sleep, too."""
-
-_KEEP_MS: Final = 1000
+_SAVE_MS: Final = 1000
 
 
 class CheckpointCandidate(NamedTuple):
@@ -60,10 +57,10 @@ class CheckpointCandidate(NamedTuple):
 
 
 class TimedMessages:
-    """The timed messages of one broker. Owned by its loop.
+    """The timed messages of one broker. Owned by the broker's loop.
 
     Attributes:
-        job: Delivers; begins when the broker listens and ends before the store.
+        job: Delivery job; begins when the broker listens and ends before the store.
     """
 
     def __init__(self, env: BrokerEnvironment, deliverer: Deliverer) -> None:
@@ -72,7 +69,7 @@ class TimedMessages:
         self._deliverer = deliverer
         self._roller = Roller(env.reader, deliverer.writer)
         self._rescheduler = Rescheduler(self._roller, env.clock)
-        self._kept = kept = env.tables.timer
+        self._saved = saved = env.tables.timer
         self._save = env.tables.save_timer
         self._clock = env.clock
         self._handover = TimerHandover(env.store, env.tables.timer_files, env.clock)
@@ -82,34 +79,34 @@ class TimedMessages:
         self._wheel = TimerWheel()
         self._next = QueueOffset(-1)
         """Next message of the queue to add to the wheel; -1 = not begun."""
-        self._known = kept
-        self._read_ms = kept.read_ms
+        self._known = saved
+        self._read_ms = saved.read_ms
         self._is_known = True
         self._is_dirty = False
         self._candidate: CheckpointCandidate | None = None
         self._is_refused = False
-        self._in_hand: DueMessages | None = None
+        self._batch: DueMessages | None = None
         self._begun = PhysicalOffset(0)
-        """End of the log when the batch in hand, or a batch to roll, was taken."""
+        """End of the log when the batch being delivered, or a batch to roll, was taken."""
         self._copies = NO_COPIES
         """Copies in the log, delivered or rolled, that the saved checkpoint may not cover."""
         self._cancellations = Cancellations()
         self._end = PhysicalOffset(0)
         """Offset up to which the log must be on the disk for deliveries to survive."""
-        self._kept_at_ms = env.clock.monotonic_ms()
-        self.lateness = DeliveryDelay()
+        self._saved_at_ms = env.clock.monotonic_ms()
+        self.delivery_delay = DeliveryDelay()
         self.cancelled = 0
         self.rolled = 0
 
     @property
     def waiting(self) -> int:
         """Number of waiting messages."""
-        in_hand = 0 if self._in_hand is None else len(self._in_hand)
-        return len(self._wheel) + in_hand + self._rescheduler.waiting
+        in_batch = 0 if self._batch is None else len(self._batch)
+        return len(self._wheel) + in_batch + self._rescheduler.waiting
 
     @property
     def is_full(self) -> bool:
-        """True when as many messages wait as may."""
+        """True when no further message may wait."""
         return self.waiting >= self._pending_max
 
     @property
@@ -138,27 +135,26 @@ class TimedMessages:
     def resume_moves(self) -> None:
         """Resume rescheduling after earlier steps of the clock; to be called once, at the start."""
         session = self._store.session
-        session.timer_followed(self._kept.begins_at)
+        session.timer_followed(self._saved.begins_at)
         for move in session.clock.timer_moves:
             self._rescheduler.note(move)
 
     async def step(self) -> bool:
         """Add new messages to the wheel, then deliver a batch of due ones: the step of a job."""
-        return await self._timer.attempt(self._take_and_deliver)
+        return await self._timer.attempt(self._add_and_deliver)
 
-    async def _take_and_deliver(self) -> bool:
+    async def _add_and_deliver(self) -> bool:
         await self._take_over()
-        # All that lies there first: a message may cancel another one.
-        has_more = await self._take_in()
+        # All new messages first: a message may cancel another one.
+        has_more = await self._add_or_move()
         if not has_more and self._rescheduler.end is None:
             has_more = await self._deliver() or await self._roll()
-        await self._keep()
+        await self._save_progress()
         if not has_more and self.waiting:
             ahead_ms = self._wheel.first_ms - self._clock.wall_ms()
             # A rescheduled message that is stored cannot be read yet.
-            is_held = self._rescheduler.end is not None
-            ahead_s = _SLEEP_MAX_S if is_held else max(ahead_ms, 0) / 1000
-            self._timer.set(min(ahead_s, _SLEEP_MAX_S))
+            is_rescheduling = self._rescheduler.end is not None
+            self._timer.sleep(math.inf if is_rescheduling else ahead_ms / 1000)
         return has_more
 
     async def settle(self, flush_to: Callable[[PhysicalOffset], Awaitable[None]]) -> None:
@@ -178,17 +174,17 @@ class TimedMessages:
         is_safe = self._store.max_physical <= self._store.flushed_offset
         if self._candidate is not None and self._rescheduler.end is None and is_safe:
             await self._handover.leave(self._waits(), self._candidate.checkpoint)
-        refused = await self._keep()
+        refused = await self._save_progress()
         self._timer.clear()
         if refused is not None:
             raise refused
 
-    async def _take_in(self) -> bool:
-        """Add or reschedule a bounded number of messages; return whether more are left."""
+    async def _add_or_move(self) -> bool:
+        """Add or reschedule a bounded number of messages; return whether more wait for that."""
         return await self._move() or await self._enqueue() or await self._move()
 
     async def _enqueue(self) -> bool:
-        """Add a bounded number of new messages to the wheel; return whether more are left.
+        """Add a bounded number of new messages to the wheel; return whether more wait for that.
 
         Raises:
             RefusedError: The disk cannot be read; no message was added.
@@ -229,18 +225,18 @@ class TimedMessages:
             return False
         if not self._rescheduler.is_moving:
             waits = self._waits()
-            if self._in_hand is None:
+            if self._batch is None:
                 self._begun = self._store.max_physical
-            self._wheel, self._in_hand, self._cancellations = TimerWheel(), None, Cancellations()
+            self._wheel, self._batch, self._cancellations = TimerWheel(), None, Cancellations()
             self._rescheduler.begin(waits)
         self._note_rolled(await self._rescheduler.step(), self._begun)
         self._begun = self._store.max_physical
         if not self._rescheduler.is_moving:
-            self._read_ms = 0  # of what waits now, nothing has been delivered
+            self._read_ms = 0  # no message that waits now has been delivered
         return True
 
     def _begin(self) -> None:
-        """Resume at the checkpoint of the previous use, as far as the queue still has it."""
+        """Resume at the checkpoint of the previous use, within the end of the queue."""
         last, known = self._store.next_offset(WHEEL_TOPIC, 0), self._known
         self._known = known._replace(
             first_offset=min(known.first_offset, last), next_offset=min(known.next_offset, last)
@@ -251,10 +247,10 @@ class TimedMessages:
     def _waits(self) -> DueMessages:
         """Return the waiting messages that are not being rescheduled, by queue offset."""
         found = [self._wheel.waiting(), self._cancellations.waiting()]
-        if self._in_hand is not None:
-            found.append(self._in_hand)
+        if self._batch is not None:
+            found.append(self._batch)
         waits = DueMessages(*map(np.concatenate, zip(*found, strict=True)))
-        # A message in hand that cancels is known twice.
+        # A message of the batch that cancels is known twice.
         _, rows = np.unique(waits.offsets, return_index=True)
         return waits.rows(rows)
 
@@ -266,11 +262,11 @@ class TimedMessages:
         """
         if self._next < 0:
             self._begin()
-        if self._kept.timer_log_position:
-            kept = self._known.adopted()
-            kept = kept._replace(look_behind=self._look_behind(kept))
-            await self._save(kept)
-            self._kept, self._is_dirty = kept, True
+        if self._saved.timer_log_position:
+            saved = self._known.adopted()
+            saved = saved._replace(look_behind=self._look_behind(saved))
+            await self._save(saved)
+            self._saved, self._is_dirty = saved, True
         again_s = await self._handover.take_over()
         if again_s is not None:
             self._timer.set(again_s)
@@ -282,29 +278,29 @@ class TimedMessages:
             TernError: The delivery failed; the batch waits for the next attempt.
         """
         now_ms = self._clock.wall_ms()
-        if self._in_hand is None:
+        if self._batch is None:
             due = self._wheel.take(now_ms, _BATCH_MESSAGES)
             if not len(due):
-                self._note_done(now_ms)
+                self._advance_read_time(now_ms)
                 return False
-            self._in_hand, self._begun = due, self._store.max_physical
-        due = self._in_hand
+            self._batch, self._begun = due, self._store.max_physical
+        due = self._batch
         records = await read_many(self._reader, due.offsets.tolist())
         count = len(records)
         damaged = records.count(None)
         if damaged:
             logger.error("timed messages damaged or gone, not delivered count=%d", damaged)
-        kept = self._cancellations.without_cancelled(records, due)
-        done = await self._deliverer.deliver(kept)
+        remaining = self._cancellations.without_cancelled(records, due)
+        done = await self._deliverer.deliver(remaining)
         self._deliverer.dropped += damaged
-        self.cancelled += count - damaged - len(kept) - int(due.cancels[:count].sum())
+        self.cancelled += count - damaged - len(remaining) - int(due.cancels[:count].sum())
         if done.end:
-            asked_ms = np.array([asked_for_ms(record) for record in kept], dtype=np.int64)
-            self.lateness.add(done.stored_at_ms - asked_ms)
+            asked_ms = np.array([asked_for_ms(record) for record in remaining], dtype=np.int64)
+            self.delivery_delay.add(done.stored_at_ms - asked_ms)
         self._end = max(self._end, done.end)
-        self._in_hand = due.rows(slice(count, None)) if count < len(due) else None
+        self._batch = due.rows(slice(count, None)) if count < len(due) else None
         self._is_dirty = True
-        self._note_done(now_ms)
+        self._advance_read_time(now_ms)
         return True
 
     async def _roll(self) -> bool:
@@ -318,22 +314,22 @@ class TimedMessages:
         if done is None:
             return False
         self._note_rolled(done, begin)
-        self._note_done(self._clock.wall_ms())
+        self._advance_read_time(self._clock.wall_ms())
         return True
 
     def _roll_end(self) -> PhysicalOffset:
-        """Return the place of the log before which no message is to wait."""
-        end, copied = self._store.cleaner.held_end, self._untold(self._kept).offsets
-        if not len(copied) or self._store.max_physical - self._kept.look_behind < SEARCH_BYTES_MAX:
+        """Return the log offset before which no message is to wait."""
+        end, copied = self._store.cleaner.held_end, self._uncovered(self._saved).offsets
+        if not len(copied) or self._store.max_physical - self._saved.look_behind < SEARCH_BYTES_MAX:
             return end
-        # Messages in front of these keep the checkpoint from telling of them.
+        # The checkpoint cannot cover these while messages before them wait.
         last = QueueOffset(int(copied.max()))
         place = self._store.searches.place_of(WHEEL_TOPIC, 0, last)
         return end if place is None else PhysicalOffset(max(end, place + 1))
 
     def _note_rolled(self, done: RollResult, begin: PhysicalOffset) -> None:
         if (due := done.originals) is not None:
-            # One row for all: what tells of the last offset and time tells of them.
+            # One row for all: a checkpoint that covers the last offset and time covers all.
             last = Copies(*np.array([[due.offsets.max()], [due.due_ms.max()], [begin]]))
             self._copies = Copies(*map(np.concatenate, zip(self._copies, last, strict=True)))
         self.rolled += done.messages
@@ -341,47 +337,49 @@ class TimedMessages:
         self._is_dirty = True
 
     def search_from(self) -> PhysicalOffset | None:
-        """Return where deliveries may lie in the log that no progress was kept of; None = nowhere.
+        """Return the log offset from which deliveries without saved progress may lie.
 
-        To be asked at the start.
+        To be called at the start. None = there are none.
         """
         _, end = self._store.queue_range(WHEEL_TOPIC, 0)
-        kept = self._kept.search_from
-        if kept is None or self._kept.begins_at >= end:
+        saved = self._saved.search_from
+        if saved is None or self._saved.begins_at >= end:
             return None
         # A copy lies behind its source.
-        return max(kept, self.needed_from() or kept)
+        return max(saved, self.needed_from() or saved)
 
     async def begin(self, found: Mapping[int, PhysicalOffset]) -> None:
-        """Skip messages with copies in the log, and save from where a crash is to be searched.
+        """Skip messages with copies in the log; save where a search after a crash begins.
 
         Args:
             found: Offsets of the copies in the log, by the offset of their source.
 
         Raises:
-            StoreError: The disk refused; until it does not, a crash may repeat deliveries.
+            StoreError: The disk refused; until a save succeeds, a crash may repeat deliveries.
         """
-        offsets, codes, places = copies_of(self._store, WHEEL_TOPIC, 0, self._kept.begins_at, found)
-        # Of when RocketMQ's are due no code tells, so only `first_offset` tells of them.
+        offsets, codes, places = copies_of(
+            self._store, WHEEL_TOPIC, 0, self._saved.begins_at, found
+        )
+        # Units by RocketMQ have no due codes, so only `first_offset` covers their messages.
         self._copies = Copies(offsets, np.where(is_time(codes), codes, NEVER_MS), places)
-        search_from = self._kept.search_from
+        search_from = self._saved.search_from
         # A loss of power takes the log's end.
         if search_from is None or search_from > self._store.max_physical:
-            kept = self._kept._replace(look_behind=self._look_behind(self._kept))
-            await self._save(kept)
-            self._kept = kept
+            saved = self._saved._replace(look_behind=self._look_behind(self._saved))
+            await self._save(saved)
+            self._saved = saved
 
     def _look_behind(self, checkpoint: TimerCheckpoint) -> int:
         """Return 1 more than the offset before which the log has no copy outside a checkpoint."""
-        is_in_hand = self._in_hand is not None or self._rescheduler.is_moving
-        begin = self._begun if is_in_hand else self._store.max_physical
-        return 1 + int(self._untold(checkpoint).places.min(initial=begin))
+        is_batch = self._batch is not None or self._rescheduler.is_moving
+        begin = self._begun if is_batch else self._store.max_physical
+        return 1 + int(self._uncovered(checkpoint).places.min(initial=begin))
 
-    def _untold(self, checkpoint: TimerCheckpoint) -> Copies:
+    def _uncovered(self, checkpoint: TimerCheckpoint) -> Copies:
         """Return the copies that a checkpoint does not cover."""
         offsets, codes, _ = self._copies
-        untold = not_delivered(offsets, codes, checkpoint) & (offsets >= checkpoint.begins_at)
-        return Copies(*(column[untold] for column in self._copies))
+        is_waiting = not_delivered(offsets, codes, checkpoint)
+        return self._copies.rows(is_waiting & (offsets >= checkpoint.begins_at))
 
     def needed_from(self) -> PhysicalOffset | None:
         """Return the log offset of the oldest undelivered message; None without one."""
@@ -398,18 +396,18 @@ class TimedMessages:
             self._cancellations.first_offset,
             self._rescheduler.first_offset,
         ]
-        if self._in_hand is not None:
-            lowest.append(int(self._in_hand.offsets.min()))
+        if self._batch is not None:
+            lowest.append(int(self._batch.offsets.min()))
         return min([self._next, *(each for each in lowest if each is not None)])
 
-    def _note_done(self, now_ms: int) -> None:
+    def _advance_read_time(self, now_ms: int) -> None:
         """Record the time up to which all messages are delivered."""
         first_ms = self._wheel.first_ms
-        if self._in_hand is not None:
-            first_ms = min(first_ms, int(self._in_hand.due_ms.min()))
+        if self._batch is not None:
+            first_ms = min(first_ms, int(self._batch.due_ms.min()))
         read_ms = min(now_ms, first_ms - 1) // TICK_MS * TICK_MS
         self._cancellations.forget(read_ms)
-        # It goes back for a message that came too late, which is delivered next; or with the clock.
+        # The time goes back with the clock, or for a message that came too late and is next.
         self._is_known = read_ms >= self._read_ms
         if self._is_known:
             self._read_ms = read_ms
@@ -423,39 +421,38 @@ class TimedMessages:
             read_ms=self._read_ms,
             first_offset=self._first_needed(),
             next_offset=self._next,
-            state_version=self._kept.state_version,
+            state_version=self._saved.state_version,
             changed_at_ms=self._clock.wall_ms(),
-            changes=self._kept.changes + 1,
+            changes=self._saved.changes + 1,
         )
         look_behind = self._look_behind(checkpoint)
         return CheckpointCandidate(checkpoint._replace(look_behind=look_behind), self._end)
 
-    async def _keep(self) -> StoreError | None:
+    async def _save_progress(self) -> StoreError | None:
         """Save a checkpoint when it is time and the checkpoint survives a loss of power.
 
         Returns:
             The refusal of the disk; the checkpoint before holds, and a retry follows in a second.
         """
         now_ms = self._clock.monotonic_ms()
-        is_far = self._look_behind(self._kept) - self._kept.look_behind >= SEARCH_BYTES_MAX
+        is_far = self._look_behind(self._saved) - self._saved.look_behind >= SEARCH_BYTES_MAX
         self._is_dirty |= is_far and self._next >= 0  # a timer that is off has not begun
-        if self._candidate is None and self._is_dirty and now_ms - self._kept_at_ms >= _KEEP_MS:
+        if self._candidate is None and self._is_dirty and now_ms - self._saved_at_ms >= _SAVE_MS:
             self._candidate = self._progress()
         candidate, refused = self._candidate, None
         if candidate is not None and candidate.end <= self._store.flushed_offset:
-            self._candidate, self._kept_at_ms = None, now_ms
+            self._candidate, self._saved_at_ms = None, now_ms
             try:
                 await self._save(candidate.checkpoint)
             except StoreError as error:
                 self._is_dirty, refused = True, error
                 if not self._is_refused:
-                    logger.warning("progress of timed messages not kept error=%s", error)
+                    logger.warning("progress of timed messages not saved error=%s", error)
             else:
-                self._kept = candidate.checkpoint
-                self._store.session.timer_followed(self._kept.first_offset)
-                untold = self._copies.offsets >= self._kept.first_offset
-                self._copies = Copies(*(column[untold] for column in self._copies))
+                self._saved = candidate.checkpoint
+                self._store.session.timer_followed(self._saved.first_offset)
+                self._copies = self._copies.rows(self._copies.offsets >= self._saved.first_offset)
             self._is_refused = refused is not None
         if self._candidate is not None or self._is_dirty:
-            self._timer.set(_KEEP_MS / 1000)
+            self._timer.set(_SAVE_MS / 1000)
         return refused

@@ -12,6 +12,8 @@ logger = logging.getLogger(__name__)
 _RETRY_S: Final = 0.1
 _RETRY_MAX_S: Final = 5.0
 _DOUBLINGS_MAX: Final = 10
+_SLEEP_MAX_S: Final = 10.0
+"""Limit on a sleep until a message is due: the machine may sleep, too."""
 
 
 class WakeupTimer:
@@ -37,6 +39,10 @@ class WakeupTimer:
                 return
             self._timer.cancel()
         self._timer = loop.call_at(at_s, self._expired)
+
+    def sleep(self, in_s: float) -> None:
+        """Wake the job in `in_s` seconds, but at the latest after 10 s."""
+        self.set(min(in_s, _SLEEP_MAX_S))
 
     def clear(self) -> None:
         """Cancel the timer."""
