@@ -1,4 +1,4 @@
-"""Holds of scans: files of the log that retention leaves alone, for a time. Pure."""
+"""Holds of scans: log files that retention does not delete, for a limited time. Pure."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,8 +14,8 @@ class ScanHold:
     """Hold of one scan. Owned by `ScanHolds`.
 
     Attributes:
-        offset: From where on.
-        until_ms: It counts no more from then on, on the monotonic clock: its reader took nothing.
+        offset: Log offset from which on files are held.
+        until_ms: End of the hold on the monotonic clock, unless its reader makes progress.
     """
 
     def __init__(self, offset: PhysicalOffset, until_ms: int) -> None:
@@ -27,8 +27,8 @@ class ScanHolds:
     """Holds of all scans of a broker. Owned by the broker's loop.
 
     Args:
-        clock: The broker's.
-        limit_ms: A scan that makes no progress for so long holds nothing any more.
+        clock: Clock of the broker.
+        limit_ms: Time without progress after which a hold ends.
     """
 
     def __init__(self, clock: Clock, *, limit_ms: int) -> None:
@@ -37,7 +37,7 @@ class ScanHolds:
         self._holds: list[ScanHold] = []
 
     def needed_from(self) -> PhysicalOffset | None:
-        """Return from where on the log is needed; None = not at all. For `Cleaner.holders`."""
+        """Return the lowest held log offset; None = there is no hold. For `Cleaner.holders`."""
         now_ms = self._clock.monotonic_ms()
         offsets = [hold.offset for hold in self._holds if now_ms < hold.until_ms]
         return min(offsets, default=None)
@@ -52,12 +52,12 @@ class ScanHolds:
         finally:
             self._holds.remove(hold)
 
-    def waits(self, hold: ScanHold) -> None:
-        """Extend the hold of a reader that waits for its turn, until it `moved`."""
+    def extend(self, hold: ScanHold) -> None:
+        """Extend the hold of a reader that waits for its turn, up to the next `moved`."""
         hold.until_ms = _EVER_MS
 
     def moved(self, hold: ScanHold, offset: PhysicalOffset | None) -> None:
-        """Extend the hold of a reader that took something; move it if `offset` is known."""
+        """Renew the hold of a reader that made progress; move it if `offset` is known."""
         hold.until_ms = self._clock.monotonic_ms() + self._limit_ms
         if offset is not None:
             hold.offset = offset

@@ -12,7 +12,7 @@ from ternmq_store.message_store import MessageStore
 from ternmq_store.query.range_size import QueueRangeSize
 
 RANGES_MAX = 1_024
-"""Limit of one request."""
+"""Limit of ranges in one request."""
 
 
 async def measure_queues(
@@ -21,13 +21,13 @@ async def measure_queues(
     topics: TopicTable,
     blocking: Blocking,
 ) -> admin.MeasureQueuesReply:
-    """Return the sizes of ranges of queues. Reads beside the loop; cancelling is safe.
+    """Return the sizes of ranges of queues. A pool thread reads; cancelling is safe.
 
     Raises:
-        RefusedError: A range names what cannot be, or the disk failed.
+        RefusedError: A range has an impossible value or an unknown topic, or the disk failed.
         IllegalName: The name of a topic is illegal.
     """
-    check_range("number of stretches", len(request.stretches), 0, RANGES_MAX)
+    check_range("number of ranges", len(request.stretches), 0, RANGES_MAX)
     known = {topic for topic, _ in store.queues()}
     for topic in dict.fromkeys(queue_range.topic for queue_range in request.stretches):
         if topics.get(check_topic(topic)) is None and topic not in known:
@@ -59,17 +59,17 @@ def _plan(queue_range: admin.QueueStretch, store: MessageStore) -> QueueRangeSiz
 
 
 def _run_all(sizes: list[QueueRangeSize]) -> None:
-    """Count on at the first ranges that are not done, for one go of a long one, or many short.
+    """Count the first ranges that are not done: one step of a long range, or many short ranges.
 
-    A thread of the pool is not kept for longer: others wait for it to sync.
+    The pool thread is released then, since others wait for it to sync.
     """
-    left = 64
+    budget = 64
     for size in sizes:
         if not size.is_done:
             before = size.end
             size.run()
-            left -= 1 + (size.end - before) // 8_192
-            if left <= 0:
+            budget -= 1 + (size.end - before) // 8_192
+            if budget <= 0:
                 return
 
 

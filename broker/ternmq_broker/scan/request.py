@@ -22,15 +22,15 @@ def checked_request(
     """Return the request to a process that scans; each turn sets its range, log end and mapping.
 
     Args:
-        request: The reader's.
+        request: Request of the reader.
         rules: Checks of the queue.
-        root: The store's directory.
-        broker_name: The scanned broker.
+        root: Directory of the store.
+        broker_name: Name of the broker.
 
     Raises:
-        IllegalName: The topic's name.
-        RefusedError: There is no such topic, queue or column, it may not be read, or a value cannot
-            be; names it.
+        IllegalName: The topic's name is illegal.
+        RefusedError: The topic, queue or column does not exist or may not be read, or a value is
+            out of range; the text names it.
     """
     rules.check_queue(request.topic, request.queue_id)
     if request.HasField("created_log_offset"):
@@ -51,8 +51,8 @@ def checked_request(
         raise refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
     kind, text = TAG, ALL_TAGS
     if request.HasField("subscription"):
-        wanted = rules.filters.subscription_of(request.topic, request.subscription)
-        kind, text = wanted.expression_type or TAG, wanted.expression
+        chosen = rules.filters.subscription_of(request.topic, request.subscription)
+        kind, text = chosen.expression_type or TAG, chosen.expression
     return ScanRequest(
         root=root,
         broker_name=broker_name,

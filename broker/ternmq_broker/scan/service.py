@@ -1,6 +1,6 @@
 """Scan and MeasureQueues: RPCs of data pipelines.
 
-The bytes of a process that scans are passed on unopened.
+The service relays the bytes of a scan process without decoding them.
 """
 
 import asyncio
@@ -47,16 +47,16 @@ class ScanService:
     Args:
         config: The broker's settings.
         env: Processes, clock and blocking calls.
-        store: The scanned store; the cleaner is told which of its files scans need.
+        store: The scanned store; its cleaner asks which files scans need.
         topics: All topics.
         rules: Checks of the queues that readers name.
         deletion_listeners: Listeners for deleted topics.
-        is_slave: The broker follows a master.
+        is_slave: True if the broker follows a master.
         admission: Admission of requests.
 
     Attributes:
         holds: Log files that retention keeps for scans.
-        pool: The processes; None = none are allowed here.
+        pool: Pool of the processes; None = the broker may spawn none.
     """
 
     def __init__(
@@ -106,10 +106,10 @@ class ScanService:
             await self.pool.close()
 
     async def scan(self, stream: ScanServerStream, call: Call) -> None:
-        """Serve one reader: range after range.
+        """Serve the ranges of one reader.
 
         Raises:
-            BrokerBusy: It took nothing for too long.
+            BrokerBusy: The reader has read nothing for too long.
         """
         try:
             while (request := await stream.read()) is not None:
@@ -137,7 +137,7 @@ class _RangeRelay:
     """Relay of the scan of one range. Owned by the reader's stream.
 
     Attributes:
-        is_stalled: The reader takes nothing any more.
+        is_stalled: True if the reader has read nothing for too long.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class _RangeRelay:
         """Serve the range.
 
         Raises:
-            TernError: Why it ends before its end.
+            TernError: The scan failed before the end of the range.
         """
         service, request = self._service, self._request
         service.admission.check()
@@ -166,8 +166,8 @@ class _RangeRelay:
         )
         pool = service.pool
         if pool is None or not has_pyarrow():
-            why = "pyarrow is not installed" if pool is not None else "broker.scan_processes is 0"
-            remark = f"this broker serves no Scan: {why}"
+            reason = "broker.scan_processes is 0" if pool is None else "pyarrow is not installed"
+            remark = f"this broker serves no Scan: {reason}"
             raise refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
         self._check_kept()
         self._end = QueueOffset(min(request.end_offset, self._range()[1]))
@@ -203,9 +203,9 @@ class _RangeRelay:
         self._is_deleted |= topic == self._request.topic
 
     def _check_kept(self) -> None:
-        """Refuse what the queue does not keep any more, or is another queue's by now.
+        """Refuse messages that the queue no longer has, or whose topic was deleted.
 
-        A slave may begin later than its master, which alone knows.
+        A slave's queue may begin later than its master's, so its reader retries.
         """
         topic = self._request.topic
         if self._is_deleted:
@@ -220,7 +220,7 @@ class _RangeRelay:
 
     async def _take_turn(self, pool: ScanPool, checked: ScanRequest, hold: ScanHold) -> bool:
         """Scan by a process when one is free; return whether the range is over."""
-        self._service.holds.waits(hold)
+        self._service.holds.extend(hold)
         async with pool.process() as process:
             self._service.holds.moved(hold, None)
             self._check_kept()
@@ -239,10 +239,10 @@ class _RangeRelay:
     async def _relay(
         self, process: ScanProcess, hold: ScanHold, is_turn_over: Callable[[], bool]
     ) -> bool:
-        """Pass on what the process reads, as it comes: it waits while the reader does.
+        """Relay the parts of the process's answer: the process waits while the reader does.
 
         Returns:
-            Whether that was all; if not, the turn is over.
+            True if the range is over; False if only the turn is.
         """
         refused = b""
         while True:
@@ -255,9 +255,9 @@ class _RangeRelay:
                 continue
             if kind is FrameKind.SCHEMA and self._has_schema:
                 continue
-            has_looked = is_last and kind in (FrameKind.BATCH, FrameKind.PROGRESS)
-            if has_looked:
-                self._looked(header)
+            has_progress = is_last and kind in (FrameKind.BATCH, FrameKind.PROGRESS)
+            if has_progress:
+                self._note_progress(header)
             if kind is FrameKind.END and refused:
                 self._raise(ScanRefusal.from_bytes(refused))
             is_over = kind is FrameKind.END and is_last
@@ -265,26 +265,26 @@ class _RangeRelay:
             await self._write(piece=data, ends_batch=is_batch, ends_stretch=is_over)
             self._service.holds.moved(hold, self._place())
             has_more = self._next < self._end
-            if is_over or (has_looked and has_more and is_turn_over()):
+            if is_over or (has_progress and has_more and is_turn_over()):
                 return is_over
 
-    def _looked(self, header: FrameHeader) -> None:
+    def _note_progress(self, header: FrameHeader) -> None:
         """Record the progress of the process."""
         self._next = QueueOffset(header.next_offset)
         self._damaged = self._damaged_before + header.damaged
         if header.rows:
             self._service.store.statistics.got(header.rows, took_ms=0, from_disk=True)
 
-    def _raise(self, told: ScanRefusal) -> None:
-        """Raise what the process told, in the broker's own words where it knows more."""
-        if told.code is ResponseCode.PULL_OFFSET_MOVED:
+    def _raise(self, refused: ScanRefusal) -> None:
+        """Raise the refusal of the process, or the broker's own error where that is more exact."""
+        if refused.code is ResponseCode.PULL_OFFSET_MOVED:
             self._check_kept()
-            # The file is gone, and the queue does not know yet.
-            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, told.remark)
+            # The file is gone, and the queue still includes its messages.
+            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, refused.remark)
         if self._range()[1] < self._end:
-            # A slave cut its log beneath the process, which could read anything there.
-            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, told.remark)
-        raise refusal(told.code, told.remark)
+            # A slave cut its log during the scan, so the process could read any bytes there.
+            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, refused.remark)
+        raise refusal(refused.code, refused.remark)
 
     async def _write(
         self,

@@ -1,8 +1,7 @@
-"""Pool of the processes that scan: at most so many at once, others wait for their turn.
+"""Pool of the scan processes: a limited number, with turns for waiting ranges.
 
-A process does one range after the other, and leaves a long one now and then to others that wait.
-What it has read or not is never shared with the broker: it opens the store's files by itself and
-only reads them.
+A process scans one range at a time, and yields a long one to waiting ranges after a turn. It shares
+no state with the broker: it opens the store's files for itself, and only for reads.
 """
 
 import asyncio
@@ -29,29 +28,29 @@ logger = logging.getLogger(__name__)
 
 CHILD_MODULE: Final = "ternmq_store.scan_process.child"
 IDLE_MS: Final = 60_000
-"""A process that had nothing to do for so long ends."""
+"""Idle time after which a process is ended."""
 
 TURN_MS: Final = 2_000
-"""After so long a range makes room for another one that waits."""
+"""Time after which a range yields its process to a waiting one."""
 
-_LOOK_S: Final = 10.0
+_TIDY_S: Final = 10.0
 _STOP_S: Final = 10.0
-"""A process that goes on with what nobody wants for so long is killed."""
+"""Time to stop an abandoned scan, after which the process is killed."""
 
 _SILENT_S: Final = 120.0
-"""A process that says nothing for so long, though it is listened to, is killed."""
+"""Time without an answer after which a process is killed."""
 
 
 class ScanProcess:
-    """A process that scans, and the range that it is at. Owned by its pool.
+    """A scan process and its present range. Owned by its pool.
 
     Attributes:
-        child: It.
-        idle_since_ms: When it last came to rest, on the monotonic clock.
-        taken_at_ms: When its present turn began, likewise.
-        is_scanning: It is at a range.
-        is_broken: It is of no use any more.
-        code: How it ended by itself, as far as is known.
+        child: Child process.
+        idle_since_ms: Start of the present idle time, on the monotonic clock.
+        taken_at_ms: Start of the present turn, on the monotonic clock.
+        is_scanning: True during a scan.
+        is_broken: True if the process must be ended.
+        code: Exit code of a process that ended by itself; None = unknown.
     """
 
     def __init__(self, child: ChildProcess) -> None:
@@ -69,7 +68,7 @@ class ScanProcess:
         """Send a scan request to the process.
 
         Raises:
-            BrokerBusy: It has ended.
+            BrokerBusy: The process has ended.
         """
         self._request_id += 1
         self.is_scanning = True
@@ -81,10 +80,10 @@ class ScanProcess:
             raise await self._ended() from None
 
     async def read(self) -> FramePart:
-        """Return the next part of what it answers; `END` is the last one.
+        """Return the next part of the answer; `END` is the last one.
 
         Raises:
-            BrokerBusy: It has ended, or says what cannot be.
+            BrokerBusy: The process has ended, or has sent an impossible frame.
         """
         while True:
             for part in self._parts:
@@ -111,8 +110,8 @@ class ScanProcess:
         """Stop the present scan, so that the process is ready for another.
 
         Raises:
-            BrokerBusy: It has ended.
-            TimeoutError: It does not.
+            BrokerBusy: The process has ended.
+            TimeoutError: The scan does not stop.
         """
         if not self.is_scanning:
             return
@@ -136,17 +135,17 @@ class ScanProcess:
 
 
 class ScanPool:
-    """The scanning processes of one broker's term. Owned by the broker's loop.
+    """Scan processes of one term of a broker. Owned by the broker's loop.
 
     Args:
-        processes: Spawns them.
-        clock: Tells how long one was idle.
-        processes_max: How many there may be.
+        processes: Spawner of the processes.
+        clock: Clock of idle times and turns.
+        processes_max: Most processes at a time.
 
     Attributes:
-        job: Stops processes, and ends those that are idle for long.
-        may_map: Processes may map the log's files. Not after one was ended by a map that could not
-            be read: plain reads say what is wrong.
+        job: Job that stops abandoned scans, and ends processes after a long idle time.
+        may_map: True = processes may map log files. False after an unreadable map has ended one:
+            plain reads report the error.
     """
 
     def __init__(
@@ -158,30 +157,30 @@ class ScanPool:
     ) -> None:
         self._processes = processes
         self._clock = clock
-        self.job: Final = Job(name="scan-processes", interval_s=_LOOK_S, step=self._tidy)
+        self.job: Final = Job(name="scan-processes", interval_s=_TIDY_S, step=self._tidy)
         self._turns = asyncio.Semaphore(processes_max)
         self._waiting = 0
         self._used: list[ScanProcess] = []
         self._idle: list[ScanProcess] = []
         self._stopping: list[ScanProcess] = []
-        """Processes whose scan was abandoned and has not ended: each counts for the limit."""
+        """Processes with an abandoned scan that has not stopped: they count for the limit."""
         self._ending: list[ScanProcess] = []
         self._is_open = True
         self.may_map = True
 
     @property
     def pids(self) -> list[int]:
-        """The numbers of all processes there are."""
+        """Ids of all processes."""
         return sorted(one.child.pid for one in self._all())
 
     @asynccontextmanager
     async def process(self) -> AsyncGenerator[ScanProcess]:
-        """Lend a process for one range, when its turn has come.
+        """Provide a process for one range, when a turn is free.
 
-        Leaving the block in mid-range is allowed: the process is told to stop.
+        An exit from the block in the middle of a range stops the scan.
 
         Raises:
-            BrokerBusy: None can be had.
+            BrokerBusy: No process can be started.
             ClosedError: The pool was closed.
         """
         self._waiting += 1
@@ -203,21 +202,21 @@ class ScanPool:
             self._give_back(one)
 
     def is_turn_over(self, one: ScanProcess) -> bool:
-        """Return whether who uses a process should leave it to another one that waits."""
+        """Return whether the user of a process should yield it to a waiting range."""
         return self._waiting > 0 and self._clock.monotonic_ms() >= one.taken_at_ms + TURN_MS
 
     def drain(self) -> None:
-        """Kill all processes and give none any more: who waits for one is told. Safe to repeat."""
+        """Kill all processes and refuse waiting and new requests. Safe to repeat."""
         self._is_open = False
         self._turns.release()
         for one in self._all():
             one.child.kill()
 
     async def close(self) -> None:
-        """See to it that no process is left, when none is used any more. Safe to repeat."""
+        """End all processes. No range may use one any more. Safe to repeat."""
         self.drain()
-        while left := self._all():
-            for one in left:
+        while processes := self._all():
+            for one in processes:
                 await self._end(one)
 
     def _all(self) -> list[ScanProcess]:
@@ -267,15 +266,15 @@ class ScanPool:
                 one.is_broken = True
             self._stopping.remove(one)
             self._give_back(one)
-        long_ago_ms = self._clock.monotonic_ms() - IDLE_MS
+        expired_ms = self._clock.monotonic_ms() - IDLE_MS
         idle = self._idle
-        over = [one for one in idle if one.idle_since_ms <= long_ago_ms or one.child.has_ended]
+        over = [one for one in idle if one.idle_since_ms <= expired_ms or one.child.has_ended]
         for one in (*self._ending, *over):
             await self._end(one)
         return False
 
     async def _end(self, one: ScanProcess) -> None:
-        """End a process that nobody uses; it is known until then."""
+        """End an unused process, which stays listed until then."""
         if one in self._idle:
             self._idle.remove(one)
             self._ending.append(one)

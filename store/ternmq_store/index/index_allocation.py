@@ -1,7 +1,7 @@
 """Allocation of index files ahead of their use, and release of full ones: for another thread.
 
-Twenty megabytes of slots are made real, and a map of some hundred is taken apart: both take longer
-than a loop may pause.
+The allocation of 20 MB of slots, and the release of a map of several hundred, take longer than a
+loop may pause.
 """
 
 import contextlib
@@ -25,15 +25,15 @@ class IndexTask:
 
     files: FileSystem
     path: Path | None
-    """The file to make; None = none is needed yet."""
+    """Path of the file to create; None = no file is needed yet."""
     sizes: IndexSizes
     full: Sequence[IndexFile]
-    """Still mapped, and only read from now on, without the map."""
+    """Full files that are still mapped; later reads need no map."""
     unused: Sequence[Path]
-    """To be removed: another file was made in their place."""
+    """Files to remove: other files have replaced them."""
 
     def run(self) -> None:
-        """Make the file durably, with zeros in its slots.
+        """Create the file durably, with zeros in its slots.
 
         Raises:
             OSError: There is no new file.
@@ -61,7 +61,7 @@ class IndexTask:
             file.close()
 
     def _fill(self, file: File) -> None:
-        # Slots are written all over: blocks that are only reserved would be converted one by one.
+        # All slots are written: the file system would convert reserved blocks one by one.
         end = real_at_first(self.sizes)
         file.allocate(0, end)
         for position in range(0, end, _PIECE_BYTES):
@@ -70,5 +70,5 @@ class IndexTask:
 
 
 def real_at_first(sizes: IndexSizes) -> int:
-    """Return up to where an `IndexTask` makes a file real: its slots and the first entries."""
+    """Return the end of the space that an `IndexTask` makes real: slots and first entries."""
     return step_end(sizes.entry_at(1), sizes.file_bytes)

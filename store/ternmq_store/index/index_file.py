@@ -1,4 +1,4 @@
-"""One index file: writing entries through its map, and reading it without.
+"""One index file: writes through its map, and plain reads.
 
 Source: RocketMQ `IndexFile`.
 """
@@ -43,30 +43,30 @@ _PIECE_BYTES: Final = _PIECE_ENTRIES * ENTRY_BYTES
 _SLOT_PIECE_BYTES: Final = 1 << 16
 _TAIL_ENTRIES: Final = 64
 _FEW_ENTRIES: Final = 16
-"""Most entries that are put one by one: numpy would cost more."""
+"""Most entries that are written one by one: numpy would cost more."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexInfo:
-    """A file as it lies on disk, and what its header said. A plain value for any thread."""
+    """Path, sizes and header of a file: a plain value, for any thread."""
 
     path: Path
     sizes: IndexSizes
     header: IndexHeader
 
     @property
-    def room(self) -> int:
-        """Count of entries that still fit."""
+    def free_entries(self) -> int:
+        """Count of further entries that fit."""
         return max(self.sizes.entries - self.header.next_number, 0)
 
     @property
     def has_entries(self) -> bool:
-        """True if there is an entry in it."""
+        """True if the file has an entry."""
         return self.header.next_number > 1
 
 
 class IndexFile:
-    """A file that is written to. Owned by `IndexFiles`, on the store's thread.
+    """Index file for writes. Owned by `IndexFiles`, on the store's thread.
 
     Attributes:
         info: Path, sizes and present header of the file.
@@ -85,7 +85,7 @@ class IndexFile:
         """Make the space of the slots and of `count` more entries real, as far as they fit.
 
         Raises:
-            OSError: It cannot be. The file is as before.
+            OSError: There is no space, or the disk failed. The file is as before.
         """
         sizes = self.info.sizes
         last = min(self.info.header.next_number + count, sizes.entries)
@@ -94,8 +94,8 @@ class IndexFile:
     def put(self, hashes: Hashes, offsets: Ints, stored_at_ms: Ints) -> None:
         """Add entries, at least one. They fit, and their space is real.
 
-        Whoever reads meanwhile without the map finds whole chains: an entry is there before a slot
-        tells of it.
+        A plain read meanwhile finds complete chains: an entry is written before the slot that
+        refers to it.
         """
         header, count = self.info.header, len(hashes)
         is_new = header.next_number <= 1
@@ -114,21 +114,21 @@ class IndexFile:
         )
 
     def _put_few(self, hashes: Hashes, offsets: Ints, stored_at_ms: Ints, begin_ms: int) -> int:
-        """Write entries and slots; return how many of these were empty."""
+        """Write entries and slots; return how many slots were empty."""
         sizes, first, view = self.info.sizes, self.info.header.next_number, self._mapped.view
-        hung = link_entries(hashes, offsets, stored_at_ms, begin_ms, sizes, first, view)
+        linked = link_entries(hashes, offsets, stored_at_ms, begin_ms, sizes, first, view)
         begin = sizes.entry_at(first)
-        view[begin : begin + len(hung.entries)] = hung.entries
-        for slot, number in hung.slots.items():
+        view[begin : begin + len(linked.entries)] = linked.entries
+        for slot, number in linked.slots.items():
             view[slot_at(slot) : slot_at(slot + 1)] = encode_slot(number)
-        return hung.slots_taken
+        return linked.slots_taken
 
     def _put_many(self, hashes: Hashes, offsets: Ints, stored_at_ms: Ints, begin_ms: int) -> int:
         """Write all entries and slots at once; return how many slots were empty."""
         sizes, first = self.info.sizes, self.info.header.next_number
-        # The view must be gone before the file can be unmapped.
+        # A local view: none may exist when the file is unmapped.
         slots = self._mapped.bytes[HEADER_BYTES : sizes.entry_at(0)].view(SLOT)
-        chained = chain(hashes, sizes.slots, first, lambda wanted: slots[wanted].astype(np.int64))
+        chained = chain(hashes, sizes.slots, first, lambda rows: slots[rows].astype(np.int64))
         entries = make_entries(hashes, offsets, stored_at_ms, chained.previous, begin_ms)
         begin, end = sizes.entry_at(first), sizes.entry_at(first + len(hashes))
         self._mapped.bytes[begin:end] = layout_bytes(entries, ENTRY)
@@ -136,7 +136,7 @@ class IndexFile:
         return chained.slots_taken
 
     def follow(self, before: IndexHeader) -> None:
-        """Begin at the end of the file before this one, as RocketMQ does in a new file."""
+        """Copy the end of the previous header, as RocketMQ does in a new file."""
         at, offset = before.end_ms, before.end_offset
         self._set_header(IndexHeader(at, at, offset, offset))
 
@@ -150,7 +150,7 @@ class IndexFile:
 
 
 def read_entries(file: File, sizes: IndexSizes, first: int, count: int) -> Entries:
-    """Return up to `count` entries from number `first` on, without touching the map."""
+    """Return up to `count` entries from number `first` on, by a plain read."""
     data = file.read(sizes.entry_at(first), min(count, sizes.entries - first) * ENTRY_BYTES)
     return decode_entries(data)
 
@@ -162,11 +162,11 @@ def read_slot(file: File, slot: int) -> int:
 
 
 def open_info(files: FileSystem, path: Path, known: Sequence[IndexSizes]) -> IndexInfo | None:
-    """Return what the file at `path` is; None if it is no index file.
+    """Return path, sizes and header of the file at `path`; None if it is no index file.
 
-    A file does not say how many slots it has. They are those of `known` or RocketMQ's, if the
-    length and the first entry agree; else the file is searched for the entry that its header says
-    is the last one, at a place where the slot of its hash tells of it.
+    A file does not contain its count of slots. The sizes are those of `known` or RocketMQ's, if the
+    length and the first entry fit; else a search finds the last entry of the header, at a position
+    where the slot of its hash refers to it.
     """
     with closing(files.open(path)) as file:
         length = file.size()
@@ -226,7 +226,7 @@ def is_sound(files: FileSystem, info: IndexInfo) -> bool:
 
 
 def keys_of_last(files: FileSystem, info: IndexInfo) -> int:
-    """Return how many of the newest entries belong to the record at the header's end offset."""
+    """Return how many of the newest entries are of the record at the header's end offset."""
     with closing(files.open(info.path)) as file:
         count, end = 0, info.header.next_number
         while end > 1:
@@ -242,10 +242,10 @@ def keys_of_last(files: FileSystem, info: IndexInfo) -> int:
 def repair(files: FileSystem, info: IndexInfo, limit: int) -> IndexInfo:
     """Cut a file behind its good entries of records before `limit`, and sync it.
 
-    Header and slots are made anew from them, and what lies behind them is zeroed.
+    Header and slots are rebuilt from these entries, and the bytes behind them are zeroed.
 
     Raises:
-        OSError: It could not be done.
+        OSError: The disk failed.
     """
     with closing(files.open(info.path)) as file:
         slots = np.zeros(info.sizes.slots, dtype=SLOT)
@@ -253,7 +253,7 @@ def repair(files: FileSystem, info: IndexInfo, limit: int) -> IndexInfo:
         header = IndexHeader()
         if count > 1:
             seconds = int(last["seconds"]) if count > 2 else 0
-            end_ms = info.header.begin_ms + seconds * 1000 + 999  # an entry knows the second only
+            end_ms = info.header.begin_ms + seconds * 1000 + 999  # an entry has whole seconds only
             header = info.header._replace(
                 end_ms=min(info.header.end_ms, end_ms),
                 end_offset=int(last["offset"]),
@@ -284,7 +284,7 @@ def _walk(
             continue
         hashes = entries["hash"].astype(np.int32)
         chained = chain(hashes, info.sizes.slots, count, lambda at: slots[at].astype(np.int64))
-        # Torn by a loss of power, an entry mostly does not lead where it must.
+        # The link of an entry that a power loss has torn is mostly wrong.
         differs = chained.previous != entries["previous"]
         if differs.any():
             end = count + int(differs.argmax())
@@ -296,7 +296,7 @@ def _walk(
 
 
 def _write_changed(file: File, position: int, data: bytes | memoryview) -> None:
-    """Write `data`, but for pieces that are as they should be: those take no space either."""
+    """Write the pieces of `data` that differ from the file: zeros then need no space either."""
     for begin in range(0, len(data), _SLOT_PIECE_BYTES):
         piece = data[begin : begin + _SLOT_PIECE_BYTES]
         if file.read(position + begin, len(piece)) != piece:

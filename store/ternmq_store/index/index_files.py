@@ -1,7 +1,7 @@
-"""The index: finds messages by topic and key (docs/formats/index.md).
+"""Index of messages by topic and key (docs/formats/index.md).
 
-Files follow each other by the time they were made. The newest with entries is written to; one that
-is full is only read. Everything here can be built anew from the log.
+Files are ordered by their creation. New entries go to the newest file with entries; full files are
+only read. The index can be rebuilt from the log.
 
 Source: RocketMQ `IndexService`.
 """
@@ -37,16 +37,16 @@ from ternmq_store.index.index_lookup import IndexLookup
 logger = logging.getLogger(__name__)
 
 _PREPARE_AT: Final = 4
-"""The next file is made when the newest has less than a quarter of its room left."""
+"""The next file is created when less than a quarter of the newest one is free."""
 
 
 class IndexFiles:
-    """The store's index files.
+    """Index files of a store.
 
     Owned by `MessageStore`, on the store's thread. A look-up reads beside it, in any thread.
 
     Attributes:
-        indexed_to: Records that begin before it are in the index: `put` ignores them.
+        indexed_to: Log offset before which all records are in the index: `put` ignores them.
     """
 
     def __init__(
@@ -74,16 +74,16 @@ class IndexFiles:
     def open(
         cls, files: FileSystem, root: Path, *, slots: int, entries: int, clock: Clock
     ) -> "IndexFiles":
-        """Open the files that there are, and drop them from the first bad one on.
+        """Open the existing files, and drop them from the first bad one on.
 
         After a crash `cut` must follow.
 
         Args:
             files: The file system.
             root: The store's directory.
-            slots: Slots of a file made from now on.
-            entries: Alike.
-            clock: Names new files.
+            slots: Count of slots of new files.
+            entries: Count of entries of new files.
+            clock: Clock for the names of new files.
 
         Raises:
             OSError: A file could not be read, repaired or removed.
@@ -109,7 +109,7 @@ class IndexFiles:
         return cls(files, root, sizes, clock, found)
 
     def _begin(self) -> None:
-        """Find out up to where the records are indexed, going by the files alone."""
+        """Set the end of the indexed records by the files alone."""
         infos = [info for info in self._read if info.has_entries]
         end, count = infos[-1].header.end_offset if infos else 0, 0
         for info in reversed(infos):
@@ -117,12 +117,12 @@ class IndexFiles:
             count += keys
             if keys + 1 < info.header.next_number:
                 break
-        # The file may have ended amid that record's keys.
+        # Perhaps only some keys of that record were written.
         self.indexed_to, self._begun = PhysicalOffset(end), (end, count)
 
     @property
     def stored_at_ms(self) -> int:
-        """Store time of the newest record with an entry; 0 when there is none."""
+        """Store time of the newest record with an entry; 0 = there is none."""
         headers = [info.header for info in self.infos() if info.has_entries]
         return headers[-1].end_ms if headers else 0
 
@@ -131,12 +131,12 @@ class IndexFiles:
         return (*self._read, *(file.info for file in self._written))
 
     def reserve(self, count: int) -> None:
-        """Make space real for `count` entries more than those that are expected.
+        """Make space real for `count` entries beyond the expected ones.
 
         Raises:
-            OSError: There is none. The index is as before.
+            OSError: There is no space. The index is as before.
         """
-        self._make_room(self._expected + count)
+        self._make_space(self._expected + count)
 
     def expect(self, count: int) -> None:
         """Reserve the space of `count` entries for a later `put`."""
@@ -149,10 +149,10 @@ class IndexFiles:
             keys: Keys of the records.
             offsets: Log offset of every record, ascending.
             stored_at_ms: Store time of every record.
-            end: Behind the last record: from now on `indexed_to`.
+            end: Log offset behind the last record: the new `indexed_to`.
 
         Raises:
-            OSError: There was no space, and nobody had reserved it. Nothing was added.
+            OSError: There was no space, and none was reserved. Nothing was added.
         """
         self._expected = max(self._expected - len(keys.rows), 0)
         hashes, places, times = keys.hashes, offsets[keys.rows], stored_at_ms[keys.rows]
@@ -161,7 +161,7 @@ class IndexFiles:
             new[np.flatnonzero(places == self._begun[0])[: self._begun[1]]] = False
             hashes, places, times = hashes[new], places[new], times[new]
         if len(hashes):
-            self._make_room(len(hashes))
+            self._make_space(len(hashes))
             self._add(hashes, places, times)
         self.trust(end)
 
@@ -169,38 +169,38 @@ class IndexFiles:
         done = 0
         while done < len(hashes):
             file = self._written[0]
-            if not file.info.room:
+            if not file.info.free_entries:
                 self._roll()
                 continue
-            until = done + file.info.room
+            until = done + file.info.free_entries
             file.put(hashes[done:until], places[done:until], times[done:until])
             self._dirty[file.info.path] = None
             done = min(until, len(hashes))
 
     def _roll(self) -> None:
-        """Go on with the next file, which `_make_room` has made."""
+        """Continue with the next file, which `_make_space` has created."""
         full = self._written.popleft()
         self._full.append(full)
         self._read.append(full.info)
         self._written[0].follow(full.info.header)
 
-    def _make_room(self, count: int) -> None:
+    def _make_space(self, count: int) -> None:
         if not self._written:
             self._reopen()
         for file in self._written:
             if count <= 0:
                 return
             file.reserve(count)
-            count -= file.info.room
+            count -= file.info.free_entries
         while count > 0:
             file = self._create()
             self._written.append(file)
             file.reserve(count)
-            count -= file.info.room
+            count -= file.info.free_entries
 
     def _reopen(self) -> None:
-        """Write on in the newest file with entries, if it has room, then in empty ones after it."""
-        while self._read and self._read[-1].room:
+        """Reopen the newest file with entries, if it has space, and empty files after it."""
+        while self._read and self._read[-1].free_entries:
             if self._written and self._written[0].info.has_entries:
                 return
             info = self._read[-1]
@@ -208,10 +208,10 @@ class IndexFiles:
             self._read.pop()
 
     def _create(self) -> IndexFile:
-        """Make the next file: its length and name are on the disk before it is used.
+        """Create the next file: its length and name are on the disk before its use.
 
         Raises:
-            OSError: It cannot be made; there is no new file.
+            OSError: There is no new file.
         """
         self._files.make_folder(self._folder)
         name = index_name(self._clock.wall_ms(), self._newest)
@@ -238,12 +238,12 @@ class IndexFiles:
         return created
 
     def prepare_due(self) -> IndexTask | None:
-        """Return the task of making the next file when it is time; `prepared` must follow."""
+        """Return the task that creates the next file, if it is due; `prepared` must follow."""
         if self._making is not None:
             return None
         path: Path | None = None
         infos = self.infos()
-        if not infos or infos[-1].room < infos[-1].sizes.entries // _PREPARE_AT:
+        if not infos or infos[-1].free_entries < infos[-1].sizes.entries // _PREPARE_AT:
             self._newest = index_name(self._clock.wall_ms(), self._newest)
             path = self._folder / self._newest
         if path is None and not self._full and not self._unused:
@@ -255,7 +255,7 @@ class IndexFiles:
         return self._making
 
     def prepared(self, task: IndexTask, error: OSError | None) -> None:
-        """Add the file that `task` made. A missing file is made when it is needed.
+        """Add the file that `task` created. A missing file is created on demand.
 
         Raises:
             OSError: The disk failed.
@@ -269,7 +269,7 @@ class IndexFiles:
         if task.path is None:
             return
         if self._newest != task.path.name:
-            self._unused.append(task.path)  # it was needed before it was ready
+            self._unused.append(task.path)  # another file was created on demand meanwhile
             return
         if not self._written:
             self._reopen()
@@ -282,14 +282,14 @@ class IndexFiles:
         logger.info("index file made ahead path=%s entries=%d", task.path, task.sizes.entries)
 
     def cut(self, end: PhysicalOffset) -> None:
-        """Drop the entries of records at or beyond `end`, and what a crash has left half-written.
+        """Drop the entries of records at or beyond `end`, and entries that a crash has torn.
 
-        The last file's slots are made anew from its entries; all is on the disk when this returns.
+        The last file's slots are rebuilt from its entries. The result is on the disk on return.
 
         Raises:
-            OSError: It could not be done.
+            OSError: The disk failed.
         """
-        self._let_go()
+        self._close_written()
         infos, behind = list(self._read), list[IndexInfo]()
         while infos and (not infos[-1].has_entries or infos[-1].header.begin_offset >= end):
             behind.insert(0, infos.pop())
@@ -299,7 +299,7 @@ class IndexFiles:
                 file.sync()
         if infos:
             infos[-1] = repair(self._files, infos[-1], end)
-        # The first of the others is kept, empty: what it told of mostly comes again.
+        # The first of the others stays, empty: most of its entries come again.
         infos += [repair(self._files, info, 0) for info in behind[:1]]
         self._read = infos
         self._dirty.clear()
@@ -310,9 +310,9 @@ class IndexFiles:
         """Remove the file at `path` and all after it.
 
         Raises:
-            OSError: They are not all gone.
+            OSError: Some files may still be there.
         """
-        self._let_go()
+        self._close_written()
         first = [info.path for info in self._read].index(path)
         self._read, dropped = self._read[:first], self._read[first:]
         logger.warning("index files dropped from=%s count=%d", path, len(dropped))
@@ -321,10 +321,11 @@ class IndexFiles:
         self._begin()
 
     def durable_at(self, stored_at_ms: int) -> PhysicalOffset:
-        """Return before which offset all entries are on the disk, if one only knows this.
+        """Return the log offset before which all entries are on the disk, by a store time alone.
 
         Args:
-            stored_at_ms: Store time of such a record, as RocketMQ notes it for full files.
+            stored_at_ms: Store time of a record with a synced entry: RocketMQ notes it for full
+                files.
 
         Source: RocketMQ `IndexService.load`.
         """
@@ -336,14 +337,14 @@ class IndexFiles:
     def trust(self, indexed_to: PhysicalOffset) -> None:
         """Record that all records before `indexed_to` are in the index.
 
-        The files tell only of the last record that has a key.
+        The files contain only the offset of the last record with a key.
         """
         if indexed_to > self.indexed_to:
             self.indexed_to = indexed_to
             self._begun = (0, 0)
 
     def delete_before(self, start: PhysicalOffset) -> Sequence[Path]:
-        """Forget the files that only tell of records before `start`; the newest one stays.
+        """Forget the files whose records all lie before `start`; the newest file stays.
 
         Returns:
             Paths for the caller to remove.
@@ -362,12 +363,12 @@ class IndexFiles:
     ) -> IndexLookup:
         """Return a look-up of hashes in some of the files, newest first.
 
-        Any thread may run it, while this goes on being written to.
+        Any thread may run the look-up, also while entries are written.
         """
         return IndexLookup(self._files, infos, hashes, begin_ms, end_ms)
 
     def take_dirty(self) -> Sequence[Path]:
-        """Return the files with entries that may not be on disk; the caller syncs them."""
+        """Return the files with unsynced entries; the caller syncs them."""
         dirty, self._dirty = self._dirty, {}
         return tuple(dirty)
 
@@ -381,24 +382,24 @@ class IndexFiles:
         return (*files, f"to {self.indexed_to}")
 
     def trust_notes(self, lines: Sequence[str]) -> None:
-        """Believe what `notes` said at the last clean stop, if the files are as they were then."""
+        """Trust the lines of `notes` at the last clean stop, if the files are as they were then."""
         kind, _, offset = lines[-1].partition(" ") if lines else ("", "", "")
         is_offset = kind == "to" and offset.isascii() and offset.isdigit()
         if is_offset and tuple(lines[:-1]) == tuple(self.notes()[:-1]):
             self.trust(PhysicalOffset(int(offset)))
 
-    def _let_go(self) -> None:
+    def _close_written(self) -> None:
         while self._written:
             file = self._written.popleft()
             file.close()
             self._read.append(file.info)
 
     def close(self) -> None:
-        """Unmap and close all files, and remove one that was made ahead and not needed.
+        """Unmap and close all files, and remove an unneeded one that was created ahead.
 
-        RocketMQ would write on in that one, and leave the room in the one before.
+        RocketMQ would continue in that file, and leave space unused in the one before.
         """
-        self._let_go()
+        self._close_written()
         for file in self._full:
             file.close()
         self._full.clear()
@@ -409,8 +410,8 @@ class IndexFiles:
 
 
 def _has_gap(before: IndexInfo, info: IndexInfo) -> bool:
-    """Return whether entries lack between two files, since the header of the first is old."""
-    return before.room > 0 and before.has_entries and info.has_entries
+    """Return whether entries are missing between two files, as after an unsynced header."""
+    return before.free_entries > 0 and before.has_entries and info.has_entries
 
 
 def _remove(files: FileSystem, paths: Sequence[Path]) -> None:

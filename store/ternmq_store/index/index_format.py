@@ -1,9 +1,9 @@
-"""The layout of an index file, and what follows from its bytes (docs/formats/index.md). Pure.
+"""Layout of an index file, and rules for its bytes (docs/formats/index.md). Pure.
 
     header 40 | slots, 4 bytes each | entries, 20 bytes each
 
-A key's hash says in which slot its chain hangs; the slot holds the number of the chain's newest
-entry, and each entry the number of the one before it. Entry 0 is never used.
+A key's hash selects the slot of its chain. The slot contains the number of the chain's newest
+entry, and each entry the number of the one before. Entry 0 is never used.
 
 Source: RocketMQ `IndexFile`, `IndexHeader`.
 """
@@ -19,7 +19,7 @@ from ternmq_model.arrays import Ints
 from ternmq_model.index_keys import Hashes
 
 Entries = NDArray[np.void]
-"""Entries as structures, as they lie in the file."""
+"""Entries in the layout of their file."""
 
 _FIELDS: Final[list[Any]] = [
     ("hash", ">i4"),
@@ -59,24 +59,24 @@ def encode_slot(number: int) -> bytes:
 
 
 class IndexSizes(NamedTuple):
-    """Counts of slots and entries in a file; the file itself does not say."""
+    """Counts of slots and entries in a file, which the file does not contain."""
 
     slots: int
     entries: int
-    """Entry 0 among them, which is never used."""
+    """Count of entries, with entry 0, which is never used."""
 
     @property
     def file_bytes(self) -> int:
-        """Return the file's length."""
+        """Length of the file."""
         return self.entry_at(self.entries)
 
     def entry_at(self, number: int) -> int:
-        """Return where entry `number` begins."""
+        """Return the position of entry `number`."""
         return HEADER_BYTES + self.slots * SLOT_BYTES + number * ENTRY_BYTES
 
 
 class IndexHeader(NamedTuple):
-    """The first 40 bytes."""
+    """Header of an index file."""
 
     begin_ms: int = 0
     """Store time of the first entry's record."""
@@ -86,15 +86,15 @@ class IndexHeader(NamedTuple):
     end_offset: int = 0
     slots_used: int = 0
     next_number: int = 1
-    """Number that the next entry gets."""
+    """Number of the next entry."""
 
     def encode(self) -> bytes:
-        """Return the bytes."""
+        """Return the bytes of the header."""
         return _HEADER.pack(*self)
 
 
 def decode_header(data: bytes) -> IndexHeader:
-    """Return the header in `data`, which may be short: a file just made says nothing."""
+    """Return the header in `data`; an empty header for short data, as of a new file."""
     if len(data) < HEADER_BYTES:
         return IndexHeader()
     header = IndexHeader(*_HEADER.unpack_from(data))
@@ -102,14 +102,14 @@ def decode_header(data: bytes) -> IndexHeader:
 
 
 class LinkedChains(NamedTuple):
-    """Chains that got new entries."""
+    """Links of chains with new entries."""
 
     previous: Ints
-    """Number of the entry before each in its chain; 0 = none."""
+    """Number of the previous entry in the chain of each new entry; 0 = none."""
     slots: Ints
-    """The slots that change."""
+    """Slots that change."""
     newest: Ints
-    """New value of each of them."""
+    """New value of each of these slots."""
     slots_taken: int
     """Count of slots that were empty."""
 
@@ -117,13 +117,14 @@ class LinkedChains(NamedTuple):
 def chain(
     hashes: Hashes, slot_count: int, first: int, read: Callable[[Ints], Ints]
 ) -> LinkedChains:
-    """Hang new entries into their chains, all at once.
+    """Link new entries into their chains, all at once.
 
     Args:
         hashes: Hashes of the new entries, at least one.
         slot_count: Count of slots of the file.
         first: Number of the first new entry.
-        read: Returns what slots hold now. A value that is no older entry's number counts as none.
+        read: Returns the present values of slots. A value that is no older entry's number counts
+            as none.
 
     Source: RocketMQ `IndexFile.putKey`.
     """
@@ -162,7 +163,7 @@ def make_entries(
 
 
 class LinkedEntries(NamedTuple):
-    """A few new entries and where they hang."""
+    """A few new entries, and the slots of their chains."""
 
     entries: bytes
     slots: Mapping[int, int]
@@ -183,13 +184,13 @@ def link_entries(
     """Return a few entries, linked one by one as `chain` and `make_entries` link many.
 
     Args:
-        hashes: Hashes of the new entries; `offsets` and `stored_at_ms` are those of their records.
-        offsets: Alike.
-        stored_at_ms: Alike.
+        hashes: Hashes of the new entries.
+        offsets: Log offsets of their records.
+        stored_at_ms: Store times of their records.
         begin_ms: Store time of the file's first record.
         sizes: Sizes of the file.
         first: Number of the first new entry.
-        view: The file.
+        view: Bytes of the file.
     """
     entries = bytearray()
     newest: dict[int, int] = {}
@@ -209,7 +210,7 @@ def link_entries(
 
 
 def slot_at(slot: int) -> int:
-    """Return where a slot begins in its file."""
+    """Return the position of a slot in its file."""
     return HEADER_BYTES + slot * SLOT_BYTES
 
 
@@ -217,10 +218,10 @@ def good_entries(entries: Entries, first: int, after: int, limit: int) -> int:
     """Return how many entries from the first one on can be entries of records before `limit`.
 
     Args:
-        entries: Entries as they lie in the file.
-        first: The number of the first of them.
-        after: The least offset that may come.
-        limit: An offset.
+        entries: Entries that follow each other in a file.
+        first: Number of the first entry.
+        after: Least possible log offset.
+        limit: Log offset behind the possible ones.
     """
     offsets = entries["offset"].astype(np.int64)
     floor = np.maximum.accumulate(np.append(np.int64(after), offsets[:-1]))
@@ -240,9 +241,9 @@ def good_entries(entries: Entries, first: int, after: int, limit: int) -> int:
 
 
 def likely_sizes(file_bytes: int, known: Sequence[IndexSizes]) -> Sequence[IndexSizes]:
-    """Return what a file's sizes may be, going by its length: `known` ones, and 4 entries a slot.
+    """Return possible sizes of a file by its length: `known` ones, and 4 entries a slot.
 
-    The latter is what RocketMQ's defaults are: 5,000,000 slots and 20,000,000 entries.
+    RocketMQ's defaults have 4 entries a slot: 5,000,000 slots and 20,000,000 entries.
     """
     slots, rest = divmod(file_bytes - HEADER_BYTES, SLOT_BYTES + _ENTRIES_PER_SLOT * ENTRY_BYTES)
     likely = [sizes for sizes in known if sizes.file_bytes == file_bytes]
@@ -257,11 +258,10 @@ def sizes_by_entry(
     """Return sizes with which an entry in `window` would be the file's last one.
 
     Args:
-        file_bytes: The file's length.
-        header: Its header.
-        position: Start of `window` in the file; a place where an entry may begin, which is a
-            multiple of 20 bytes before the file's end.
-        window: Some of the file's bytes, a multiple of 20.
+        file_bytes: Length of the file.
+        header: Header of the file.
+        position: Position of `window` in the file, a multiple of 20 bytes before the file's end.
+        window: Bytes of the file, a multiple of 20.
     """
     entries = decode_entries(window)
     rows = np.flatnonzero(entries["offset"] == header.end_offset).tolist()
@@ -272,6 +272,6 @@ def sizes_by_entry(
         )
         slots, rest = divmod(before, SLOT_BYTES)
         if slots > 0 and not rest and int(entries["hash"][row]) >= 0:
-            left = file_bytes - HEADER_BYTES - slots * SLOT_BYTES
-            found.append(IndexSizes(slots, left // ENTRY_BYTES))
+            entry_bytes = file_bytes - HEADER_BYTES - slots * SLOT_BYTES
+            found.append(IndexSizes(slots, entry_bytes // ENTRY_BYTES))
     return found

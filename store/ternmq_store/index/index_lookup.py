@@ -1,4 +1,4 @@
-"""Looking keys up in index files, without their maps: beside whoever writes them, in any thread.
+"""Look-up of keys in index files by plain reads, in any thread and beside their writer.
 
 Source: RocketMQ `IndexService.queryOffset`, `IndexFile.selectPhyOffset`.
 """
@@ -16,21 +16,21 @@ _SECOND_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class IndexLookup:
-    """Plain values: what to look for, and where."""
+    """Look-up of hashes in index files: plain values, for any thread."""
 
     files: FileSystem
     infos: Sequence[IndexInfo]
-    """Newest first."""
+    """Files to search, newest first."""
     hashes: Sequence[int]
     begin_ms: int
     end_ms: int
 
-    def offsets(self, wanted: int) -> Iterator[PhysicalOffset]:
-        """Yield where records may lie with a key of hash `wanted`; the newest first.
+    def offsets(self, code: int) -> Iterator[PhysicalOffset]:
+        """Yield the log offsets of records that may have a key of hash `code`, newest first.
 
-        An entry tells the second only, and the hash of its key: the record itself decides. A file
-        whose last record is older than its first may have some of any time: the clock was set back.
-        One that retention removes meanwhile has nothing.
+        An entry has only the second and the hash of a key: the caller checks the record. A file
+        whose last record is older than its first may have records of any time: the clock was set
+        back. A file that retention removes meanwhile has no entries.
         """
         for info in self.infos:
             header = info.header
@@ -40,25 +40,25 @@ class IndexLookup:
                     contextlib.suppress(FileNotFoundError),
                     contextlib.closing(self.files.open(info.path)) as file,
                 ):
-                    yield from self._chain(file, info, wanted)
+                    yield from self._chain(file, info, code)
 
-    def _chain(self, file: File, info: IndexInfo, wanted: int) -> Iterator[PhysicalOffset]:
+    def _chain(self, file: File, info: IndexInfo, code: int) -> Iterator[PhysicalOffset]:
         sizes, header = info.sizes, info.header
-        number, limit = read_slot(file, wanted % sizes.slots), sizes.entries
+        number, limit = read_slot(file, code % sizes.slots), sizes.entries
         is_ordered = header.begin_ms <= header.end_ms
         while 0 < number < limit:
             entry = read_entries(file, sizes, number, 1)
             seconds = int(entry["seconds"][0])
-            # The first entry's time is the file's: RocketMQ counts it from the file before.
+            # The first entry has the file's time: RocketMQ counts its seconds from the file before.
             at_ms = header.begin_ms + (seconds * _SECOND_MS if number > 1 else 0)
             if seconds < 0 or (is_ordered and at_ms + _SECOND_MS <= self.begin_ms):
                 return
-            # Newer ones than the header told of when the look-up was made are passed over.
+            # Entries that are newer than the header of the look-up are skipped.
             if (
                 number < header.next_number
                 and (at_ms <= self.end_ms or not is_ordered)
-                and int(entry["hash"][0]) == wanted
+                and int(entry["hash"][0]) == code
             ):
                 yield PhysicalOffset(int(entry["offset"][0]))
-            # Chains lead to older entries only; what does not is no chain.
+            # Chains lead to older entries only; another link ends the chain.
             number, limit = int(entry["previous"][0]), number

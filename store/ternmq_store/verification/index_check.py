@@ -247,7 +247,7 @@ class IndexWalk:
             if self.number < end:
                 self._links(file, min(WALK_ENTRIES, end - self.number))
             self.is_over = self.number >= end
-            if self.is_over and not self.info.room:
+            if self.is_over and not self.info.free_entries:
                 self._compare_slots(file)
             if self.mended > mended:
                 file.sync()

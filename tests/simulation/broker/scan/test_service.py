@@ -346,7 +346,7 @@ def test_unmeasurable_stretches_are_refused_by_name() -> None:
                 await measure(client, ("No", 0, 0, 1, 0))
             with pytest.raises(InvalidParameter, match="end_offset"):
                 await measure(client, ("T", 0, 2, 1, 0))
-            with pytest.raises(InvalidParameter, match="number of stretches"):
+            with pytest.raises(InvalidParameter, match="number of ranges"):
                 await measure(client, *[("T", 1, 0, 1, 0)] * 1_025)
 
     run_in_virtual_time(main())

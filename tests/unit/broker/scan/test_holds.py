@@ -33,7 +33,7 @@ def test_lowest_place_scans_need_is_held_until_they_stall_too_long() -> None:
         assert holds.needed_from() == 800
         clock.now_ms += 60
         assert holds.needed_from() is None
-        holds.waits(first)
+        holds.extend(first)
         clock.now_ms += 1_000_000
         assert holds.needed_from() == 900
         holds.moved(first, None)
