@@ -94,8 +94,10 @@ def rollback(
             ),
         )
     except KeyboardInterrupt:
-        told = ", ".join(f"{one.rolled_back} on {one.broker_name}" for one in known.values())
-        print_line(f"ternmq: interrupted; rolled back: {told or 'none'}; {_REPEAT}", to_stderr=True)
+        names = ", ".join(f"{one.rolled_back} on {one.broker_name}" for one in known.values())
+        print_line(
+            f"ternmq: interrupted; rolled back: {names or 'none'}; {_REPEAT}", to_stderr=True
+        )
         raise SystemExit(FAILED) from None
     except SystemExit as left:
         # Without a NameServer its own line, the last one, says all there is to say.

@@ -39,7 +39,7 @@ class EpochViews:
 
     cluster: str
     nameservers: Sequence[NameServerEpoch]
-    told: Sequence[MemberView]
+    named: Sequence[MemberView]
     """Members that NameServers or options name."""
 
     remembered: Sequence[MemberView] = ()
@@ -48,7 +48,7 @@ class EpochViews:
     @property
     def members(self) -> Sequence[MemberView]:
         """Members of both kinds."""
-        return (*self.told, *self.remembered)
+        return (*self.named, *self.remembered)
 
 
 @click.command()
@@ -100,10 +100,8 @@ def repair_epoch(
     """
     with errors_as_exits(), ExitStack() as stack:
         directory = open_directory(data, broker, cluster, stack)
-        found = ask(
-            nameserver, lambda admin: look(admin, broker, directory.cluster, members, directory)
-        )
-        check_directory(found, directory, broker, is_told=epoch is not None)
+        found = ask(nameserver, lambda admin: query_epochs(admin, broker, members, directory))
+        check_directory(found, directory, broker, is_given=epoch is not None)
         real, unknown = real_epoch(found, directory, epoch)
         print_rows(rows_of(found, directory, real), _COLUMNS, output)
         if unknown:
@@ -119,10 +117,9 @@ def repair_epoch(
             raise Unreachable(f"NameServer {', '.join(away)} did not answer")
 
 
-async def look(
+async def query_epochs(
     admin: AdminClient,
     broker: str,
-    cluster: str | None,
     members: Sequence[str],
     directory: EpochDirectory,
 ) -> EpochViews:
@@ -131,22 +128,22 @@ async def look(
     Raises:
         TernError: A member of the options does not answer, or has another broker name.
     """
-    told: list[MemberView] = []
+    cluster, named = directory.cluster, list[MemberView]()
     try:
-        told = await admin.member_views(cluster or "", broker)
+        named = await admin.member_views(cluster or "", broker)
     except RefusedError as error:
         if error.code != ResponseCode.BROKER_NOT_EXIST:
             raise
     except TransportError:
         pass  # each NameServer's own row tells why
-    of = cluster or (told[0].data.cluster if told else "DefaultCluster")
+    of = cluster or (named[0].data.cluster if named else "DefaultCluster")
     for text in members:
         view = await admin.member_at(parse_address(text, setting="--member"))
         if (view.data.cluster, view.data.broker_name) != (of, broker):
             raise UsageError(f"{text} is {_broker_of(view)}, not {broker} of cluster {of}")
-        told.append(view)
+        named.append(view)
 
-    async def seek(member: BrokerMember) -> MemberView:
+    async def view_of(member: BrokerMember) -> MemberView:
         try:
             view = await admin.member_at(*member.endpoints)
         except TernError as error:
@@ -158,14 +155,14 @@ async def look(
             raise UsageError(f"{directory.root} is of {_broker_of(view)}")
         return MemberView(view.data, member, problem=f"{_broker_of(view)} answers there")
 
-    there = _places(told)
+    there = _places(named)
     unknown = [each for each in directory.members if there.isdisjoint(each.endpoints)]
-    remembered = await gather(unknown, seek)
-    return EpochViews(of, await admin.nameserver_epochs(of, broker), told, remembered)
+    remembered = await gather(unknown, view_of)
+    return EpochViews(of, await admin.nameserver_epochs(of, broker), named, remembered)
 
 
 def check_directory(
-    found: EpochViews, directory: EpochDirectory, broker: str, *, is_told: bool
+    found: EpochViews, directory: EpochDirectory, broker: str, *, is_given: bool
 ) -> None:
     """Refuse a directory that does not belong to the broker. Pure.
 
@@ -184,26 +181,26 @@ def check_directory(
             f" that answer have {', '.join(sorted(stores))}"
         )
     if (
-        found.told
+        found.named
         or any(each.status for each in found.remembered)
         or any(each.highest for each in found.nameservers)
         or directory.is_known
     ):
         return
     is_member = not directory.is_nameserver
-    if is_member and (is_told or all(each.problem for each in found.nameservers)):
+    if is_member and (is_given or all(each.problem for each in found.nameservers)):
         return  # a directory does not tell whose it is
     text = f"nobody knows broker {broker} of cluster {found.cluster}, neither NameServer nor member"
     raise refusal(ResponseCode.BROKER_NOT_EXIST, text)
 
 
-def real_epoch(found: EpochViews, directory: EpochDirectory, told: int | None) -> tuple[int, str]:
+def real_epoch(found: EpochViews, directory: EpochDirectory, epoch: int | None) -> tuple[int, str]:
     """Return the highest epoch that began, and the reason for doubts about it; "" = none. Pure.
 
     Args:
         found: Epochs of NameServers and members.
         directory: Directory, which counts as a member that answers.
-        told: Epoch of the option; None = not given.
+        epoch: Epoch of the option; None = not given.
 
     Raises:
         UsageError: The members that answer contradict the option.
@@ -214,11 +211,11 @@ def real_epoch(found: EpochViews, directory: EpochDirectory, told: int | None) -
         if each.status is not None and directory.store_id in ("", each.status.store_id)
     ]
     logs = [last_epoch(each) for each in ours if not doubt_of(last_epoch(each))]
-    if told is not None:
-        doubts = [doubt_of(told, each.highest_epoch) for each in ours]
+    if epoch is not None:
+        doubts = [doubt_of(epoch, each.highest_epoch) for each in ours]
         if doubts and all(doubts):
             raise UsageError(f"no member that answers would believe that: {doubts[0]}")
-        return told, ""
+        return epoch, ""
     real = max([*logs, directory.newest])
     say = f"say with --epoch which is the highest that really began; here the logs have {real}"
     silent = missing_members(found, directory)
@@ -238,12 +235,12 @@ def missing_members(found: EpochViews, directory: EpochDirectory) -> Sequence[Br
     NameServer names.
     """
     there = _places([each for each in found.members if each.status is not None])
-    told, remembered = (
+    named, remembered = (
         [each.member for each in views if there.isdisjoint(each.member.endpoints)]
-        for views in (found.told, found.remembered)
+        for views in (found.named, found.remembered)
     )
     own = [each for each in remembered if (each.broker_id == MASTER_ID) is directory.is_master]
-    return [*told, *(each for each in remembered if own != [each])]
+    return [*named, *(each for each in remembered if own != [each])]
 
 
 def rows_of(found: EpochViews, directory: EpochDirectory, real: int) -> list[dict[str, object]]:

@@ -101,8 +101,8 @@ def describe(group: str, nameserver: str, output: str) -> None:
 def consumers(group: str, client_id: str | None, state: bool, nameserver: str, output: str) -> None:
     """Show the live members of GROUP; with --state or CLIENT_ID, their state of consumption."""
     if client_id is not None:
-        told = ask(nameserver, lambda admin: _state_of(admin, group, client_id))
-        _print_state(client_id, told, output)
+        found = ask(nameserver, lambda admin: _state_of(admin, group, client_id))
+        _print_state(client_id, found, output)
         return
 
     async def members(admin: AdminClient) -> BrokerList[Row]:

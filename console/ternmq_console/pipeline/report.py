@@ -87,14 +87,14 @@ def report(
 
 def report_document(made: ClusterReport) -> dict[str, object]:
     """Return the JSON document of a report."""
-    told: dict[str, object] = {
+    document: dict[str, object] = {
         "made": time_text(made.made_at_ms),
         "hours": made.hours,
         "slow_after_s": made.slow_after_ms / 1000,
         "brokers": list(made.brokers),
         "unreachable": [each.broker_name for each in made.unreachable],
     }
-    return told | {table: _rows(made, table) for table in TABLES}
+    return document | {table: _rows(made, table) for table in TABLES}
 
 
 def _rows(made: ClusterReport, table: str) -> Sequence[dict[str, object]]:

@@ -84,9 +84,9 @@ def dev_sections(settings: LoadedSettings) -> tuple[NameServerConfig, BrokerConf
     nameserver, broker = settings[NameServerConfig], settings[BrokerConfig]
     store = settings[StoreConfig]
     if "broker.nameservers" in origins:
-        told, origin = ",".join(broker.nameservers), origins["broker.nameservers"]
+        given, origin = ",".join(broker.nameservers), origins["broker.nameservers"]
         rule = "`dev` registers with its own NameServer; leave it out, or run `ternmq broker`"
-        raise SettingsError([f"broker.nameservers={told!r}: {rule} ({origin})"])
+        raise SettingsError([f"broker.nameservers={given!r}: {rule} ({origin})"])
     if "nameserver.data" not in origins:
         nameserver = dataclasses.replace(nameserver, data=DEV_DATA / "nameserver")
     if "broker.data" not in origins:

@@ -116,8 +116,8 @@ def _words(finding: RecoveryFinding) -> str:
 
 
 def _removed_words(removed: Sequence[Path], report: RecoveryReport) -> Sequence[str]:
-    told = {one.file for one in report.findings if one.what is RecoveryAction.REMOVED}
-    gone = [path for path in removed if path not in told]
+    reported = {one.file for one in report.findings if one.what is RecoveryAction.REMOVED}
+    gone = [path for path in removed if path not in reported]
     if not gone:
         return ()
     return (f"{len(gone)} files of the log are removed, {gone[0].name} to {gone[-1].name}.",)

@@ -61,9 +61,9 @@ def _damaged_log(preview: RecoveryPreview, bad: Sequence[BadPlace]) -> RecoveryD
     places = [place for place in bad if place.offset < end]
     if not places:
         return None
-    told = [f"{place.file} offset {place.offset}" for place in places[:_PLACES_MAX]]
+    listed = [f"{place.file} offset {place.offset}" for place in places[:_PLACES_MAX]]
     more = f" and {len(places) - _PLACES_MAX} more places" if len(places) > _PLACES_MAX else ""
-    text = f"the log is damaged at {', '.join(told)}{more}; readers pass over it"
+    text = f"the log is damaged at {', '.join(listed)}{more}; readers pass over it"
     ways = (
         RecoveryOption(
             "Promote a slave that has these records, and let this member follow with an empty"
@@ -99,14 +99,14 @@ def _wrong_queues(
 def _leftovers(root: Path, found: Sequence[Path]) -> RecoveryDecision | None:
     if not found:
         return None
-    told = ", ".join(map(str, found[:_PLACES_MAX]))
+    listed = ", ".join(map(str, found[:_PLACES_MAX]))
     more = f" and {len(found) - _PLACES_MAX} more" if len(found) > _PLACES_MAX else ""
     ways = (
         RecoveryOption("Look whether you need any of it: nothing reads it"),
         RecoveryOption("To remove all of it", repair_command(root, "--leftovers")),
     )
     return RecoveryDecision(
-        UndecidedState.LEFTOVERS, f"set aside and kept for you: {told}{more}", ways
+        UndecidedState.LEFTOVERS, f"set aside and kept for you: {listed}{more}", ways
     )
 
 

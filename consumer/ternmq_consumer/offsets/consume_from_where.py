@@ -104,9 +104,9 @@ class StartOffsets:
             TransportError: The broker does not answer.
             RefusedError: The broker refuses the request.
         """
-        told = await self._offsets.query(queue)
-        if told is not None:
-            return told.offset, told.offset if told.is_kept else None
+        queried = await self._offsets.query(queue)
+        if queried is not None:
+            return queried.offset, queried.offset if queried.is_kept else None
         position = initial_position(self._first.consume_from, queue.topic)
         if position is InitialPosition.TIME:
             return await self._offset_lookup.at(queue, self._first.at_ms), None

@@ -216,13 +216,13 @@ class RemoteOffsetStore:
         async with self._committing.setdefault(broker_name, asyncio.Lock()):
             for queue in kept:
                 try:
-                    told = await self.query(queue)
+                    queried = await self.query(queue)
                 except TernError as error:
                     logger.info("resets not queried broker=%s error=%s", broker_name, error)
                     return
                 version = self._queried_versions.pop(queue, 0)
-                if told is not None and self.reset(queue, told.offset, version):
-                    self._on_reset(queue, told.offset)
+                if queried is not None and self.reset(queue, queried.offset, version):
+                    self._on_reset(queue, queried.offset)
 
     def resend_offsets(self, broker_name: str) -> None:
         """Send all offsets to the broker with the next commit.
@@ -368,9 +368,9 @@ class RemoteOffsetStore:
 
 
 def _by_queue(
-    broker_name: str, told: Iterable[groups.QueueOffset]
+    broker_name: str, offsets: Iterable[groups.QueueOffset]
 ) -> dict[MessageQueue, groups.QueueOffset]:
-    return {MessageQueue(each.topic, broker_name, each.queue_id): each for each in told}
+    return {MessageQueue(each.topic, broker_name, each.queue_id): each for each in offsets}
 
 
 def resets_of(

@@ -382,8 +382,8 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
         """
         self._check_group("have an offset")
         await self._client.routes.route(queue.topic)
-        told = await self._context.offsets.query(queue)
-        return None if told is None or told.is_kept is False else told.offset
+        queried = await self._context.offsets.query(queue)
+        return None if queried is None or queried.is_kept is False else queried.offset
 
     def _note_positions(self) -> None:
         """Include every position in the next commit."""

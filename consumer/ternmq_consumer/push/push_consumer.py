@@ -144,10 +144,10 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
             raise UsageError(
                 f"on_refused={on_refused!r} must be a plain function: nobody awaits it"
             )
-        told = check_interceptors(interceptors, "before_consume", "after_consume")
+        checked = check_interceptors(interceptors, "before_consume", "after_consume")
         self._group = check_group(group)
         self._subscriptions = subscriptions_by_topic(topics)
-        self._listeners = Listeners(listener, batch_listener, ConsumeInterceptors(told))
+        self._listeners = Listeners(listener, batch_listener, ConsumeInterceptors(checked))
         self._on_refused = on_refused
         self._config = checked_config("config", config, PushConsumerConfig)
         self._retry_topics: frozenset[str] = frozenset()

@@ -255,8 +255,8 @@ class Rebalancer:
             return _trouble_of("no route", error, is_lasting=not is_waited_for)
         names = [data.broker_name for data in route.brokers]
         kept = {name for name in names if not self._routes.is_registered(topic, name)}
-        told = without(route, kept)
-        members = [self._client_id] if self._takes_all else await self._members(told, route)
+        registered = without(route, kept)
+        members = [self._client_id] if self._takes_all else await self._members(registered, route)
         if isinstance(members, str):
             return members
         owned = [queue for queue in self._owned.queues if queue.topic == topic]
@@ -277,7 +277,7 @@ class Rebalancer:
         self._note_uncovered(topic, queues)
         share = queues
         if not self._takes_all:
-            share = [*self._allocate(told.read_queues(), members, self._client_id)]
+            share = [*self._allocate(registered.read_queues(), members, self._client_id)]
             share += [queue for queue in owned if queue in queues and queue.broker_name in kept]
         change = change_of(owned, share)
         if not change.dropped and not change.added:
@@ -317,14 +317,14 @@ class Rebalancer:
                 brokers or "none any more",
             )
 
-    async def _members(self, told: TopicRoute, route: TopicRoute) -> list[str] | str:
+    async def _members(self, registered: TopicRoute, route: TopicRoute) -> list[str] | str:
         """Return the group's members, sorted, from the first broker that answers; else the trouble.
 
         Slaves list members like masters, so owned queues stay when a master goes away. A broker
         that no NameServer knows may not have every member.
         """
         request = groups.ListMembersRequest(group=self._group)
-        asked = told if told.brokers else route
+        asked = registered if registered.brokers else route
         refused: RefusedError | None = None
         for broker_name, broker_id in self._brokers.members_to_list(asked):
             try:

@@ -39,11 +39,11 @@ class GroupCommits:
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in sorted(offsets):
             by_broker.setdefault(queue.broker_name, []).append(queue)
-        told = await asyncio.gather(
+        outcomes = await asyncio.gather(
             *(self._commit_at(name, offsets, queues) for name, queues in by_broker.items()),
             return_exceptions=True,
         )
-        for failure in told:
+        for failure in outcomes:
             if isinstance(failure, BaseException):
                 raise failure
 

@@ -253,10 +253,10 @@ class ClusterReader(Lifecycle):
                 seen |= left
         pairs = sorted({(queue.topic, queue.broker_name) for queue in queues})
         answers = await asyncio.gather(*(self._describe(*pair) for pair in pairs))
-        told = dict(zip(pairs, answers, strict=True))
+        by_pair = dict(zip(pairs, answers, strict=True))
         ranges: dict[MessageQueue, QueueRange] = {}
         for queue in queues:
-            answer = told[queue.topic, queue.broker_name]
+            answer = by_pair[queue.topic, queue.broker_name]
             if answer is None:
                 continue
             if queue in answer.ranges:
@@ -269,16 +269,16 @@ class ClusterReader(Lifecycle):
             missing=_missing(choice, ranges, routed),
             brokers=frozenset(names - left),
             answered_by_slave=frozenset(
-                name for (_, name), answer in told.items() if answer and answer.is_slave
+                name for (_, name), answer in by_pair.items() if answer and answer.is_slave
             ),
             stores={
                 name: answer.store_id
-                for (_, name), answer in told.items()
+                for (_, name), answer in by_pair.items()
                 if answer and answer.store_id
             },
             created={
                 pair: answer.created
-                for pair, answer in told.items()
+                for pair, answer in by_pair.items()
                 if answer and answer.created is not None
             },
         )

@@ -46,8 +46,8 @@ def message_columns(fields: Mapping[str, str]) -> list[str]:
 
 def origin_topic() -> str:
     """Return the expression for the original topic of a dead letter; null = unknown."""
-    told = (f"nullif(properties[{text(name)}], '')" for name in ORIGIN_TOPICS)
-    return f"coalesce({', '.join(told)})"
+    topics = (f"nullif(properties[{text(name)}], '')" for name in ORIGIN_TOPICS)
+    return f"coalesce({', '.join(topics)})"
 
 
 def between(start_ms: int | None, end_ms: int | None) -> list[str]:

@@ -222,8 +222,8 @@ def _checked_value(name: str, value: object) -> str:
 
 def _unknown(name: str, names: Mapping[str, str], hints: Mapping[str, str]) -> str:
     lower = name.lower()
-    told = f"option {shown(name)!r}: there is no such option"
+    text = f"option {shown(name)!r}: there is no such option"
     if lower in hints:
         return f"option {shown(name)!r}: {hints[lower]}"
     nearest = difflib.get_close_matches(lower[:100], names, n=1, cutoff=0.6)
-    return f"{told}; did you mean {names[nearest[0]]!r}?" if nearest else told
+    return f"{text}; did you mean {names[nearest[0]]!r}?" if nearest else text

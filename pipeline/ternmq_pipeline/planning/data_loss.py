@@ -37,11 +37,11 @@ class DataLost(TernError):
     fault = Fault.BROKER
 
     def __init__(self, losses: Sequence[QueueLoss]) -> None:
-        told = "\n  ".join(map(str, losses[:LISTED_MAX]))
+        listed = "\n  ".join(map(str, losses[:LISTED_MAX]))
         rest = len(losses) - LISTED_MAX
         more = f"\n  and {rest} queues more" if rest > 0 else ""
         super().__init__(
-            f"messages that were to be read are gone: {told}{more}\n"
+            f"messages that were to be read are gone: {listed}{more}\n"
             "Option failOnDataLoss=false reads on with what is there."
         )
         self.losses = tuple(losses)

@@ -65,10 +65,10 @@ class RowReader:
         for row, (body, topic, tag, key, keys_, delay, pairs) in enumerate(
             zip(bodies, topics, tags, sharding, keys, delays, maps, strict=True), first_row
         ):
-            told, kept_key = self._properties(pairs, row) if pairs else ({}, "")
-            told.update(own)
-            told[identity.ROW] = str(row)
-            message = Message(topic, body, tag or "", keys_ or (), told, key or kept_key)
+            properties, kept_key = self._properties(pairs, row) if pairs else ({}, "")
+            properties.update(own)
+            properties[identity.ROW] = str(row)
+            message = Message(topic, body, tag or "", keys_ or (), properties, key or kept_key)
             if delay:
                 setattr(message, delay_name, delay)
             messages.append(message)
@@ -141,29 +141,29 @@ class RowReader:
         return topics
 
     def _keys(self, batch: pa.RecordBatch, first_row: int) -> list[Sequence[str]] | None:
-        told = _values(batch, self.layout.keys)
-        if told is None:
+        values = _values(batch, self.layout.keys)
+        if values is None:
             return None
         if self.layout.keys_are_text:
-            return [text.split() if text else () for text in told]
-        for row, keys in enumerate(told, first_row):
+            return [text.split() if text else () for text in values]
+        for row, keys in enumerate(values, first_row):
             if keys and None in keys:
                 why = f"its key number {keys.index(None)} is null; leave it out"
                 raise self.illegal(row, columns.KEYS, why)
-        return told
+        return values
 
     def _delays(self, batch: pa.RecordBatch, first_row: int, now_ms: int) -> list[int] | None:
         """Return the delay or delivery time of each row, ms; 0 = at once."""
         if self.layout.delay is None:
             return None
         column = _column(batch, self.layout.delay)
-        told: list[int | None] = column.cast(pa.int64()).to_pylist()
+        values: list[int | None] = column.cast(pa.int64()).to_pylist()
         if self.layout.delay_is_time:
-            due = (-(-at_us // _US_IN_MS) if at_us is not None else 0 for at_us in told)
-            told = [at_ms if at_ms > now_ms else 0 for at_ms in due]
+            due = (-(-at_us // _US_IN_MS) if at_us is not None else 0 for at_us in values)
+            values = [at_ms if at_ms > now_ms else 0 for at_ms in due]
         ahead_ms = now_ms if self.layout.delay_is_time else 0
         delays: list[int] = []
-        for row, value in enumerate(told, first_row):
+        for row, value in enumerate(values, first_row):
             delay = value or 0
             if delay < 0:
                 raise self.illegal(row, columns.DELAY, f"is {delay}, must not be negative")
@@ -181,15 +181,15 @@ class RowReader:
         Properties of a read message, recognised by its unique key, include those of clients and
         brokers, which are omitted. In any other row such a name is an error.
         """
-        told: dict[str, Any] = dict(pairs)
-        if names.UNIQUE_KEY in told:
-            kept_key = told.get(names.SHARDING_KEY) or ""
-            return {name: text for name, text in told.items() if name not in NOT_COPIED}, kept_key
-        self._check_names(told, row)
-        return told, ""
+        given: dict[str, Any] = dict(pairs)
+        if names.UNIQUE_KEY in given:
+            kept_key = given.get(names.SHARDING_KEY) or ""
+            return {name: text for name, text in given.items() if name not in NOT_COPIED}, kept_key
+        self._check_names(given, row)
+        return given, ""
 
-    def _check_names(self, told: Mapping[str, str | None], row: int) -> None:
-        for name, text in told.items():
+    def _check_names(self, given: Mapping[str, str | None], row: int) -> None:
+        for name, text in given.items():
             if text is None:
                 raise self.illegal(row, columns.PROPERTIES, f"property {shown(name)!r} is null")
             if name in RESERVED_PROPERTIES:

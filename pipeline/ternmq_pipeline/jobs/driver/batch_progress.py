@@ -61,6 +61,6 @@ def batch_progress(
 
 def messages_behind(source: Mapping[str, Any]) -> int | None:
     """Return the lag of one source in messages; None when its document has no offsets."""
-    told = (json.dumps(source.get(name)) for name in ("endOffset", "latestOffset"))
-    behind = offsets_behind(*told)
+    offsets = (json.dumps(source.get(name)) for name in ("endOffset", "latestOffset"))
+    behind = offsets_behind(*offsets)
     return None if behind is None else behind.total

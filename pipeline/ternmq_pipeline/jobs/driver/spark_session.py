@@ -89,13 +89,13 @@ def spark_session(
         name = stack.enter_context(
             tempfile.TemporaryDirectory(prefix="ternmq-", ignore_cleanup_errors=True)
         )
-        told, log = _settings(master, Path(name), settings or {}), Path(name, "log")
+        all_settings, log = _settings(master, Path(name), settings or {}), Path(name, "log")
         try:
             if not has_jvm(known._gateway, os.environ):
                 stack.callback(_end_jvm, known)
-                _start_jvm(known, told, log)
+                _start_jvm(known, all_settings, log)
                 stack.enter_context(waits_logged(log))
-            made = _start(job, told)
+            made = _start(job, all_settings)
         except Exception as error:
             why = " / ".join((reason_of(str(error)), *_last_lines(log)))
             raise JobFailed(f"{job}: Spark does not start: {why}") from error

@@ -218,8 +218,8 @@ class MicroBatchStream:
         offsets = offsets_from_json(end)
         if self._planned is not None:
             # The group must not skip messages of a topic that was created again meanwhile.
-            told, seen = (stores_of(end), created_of(end)), self._planned[1]
-            gone = replaced(offsets, *told, seen, fail_on_data_loss=False)
+            planned, seen = (stores_of(end), created_of(end)), self._planned[1]
+            gone = replaced(offsets, *planned, seen, fail_on_data_loss=False)
             offsets = {queue: offsets[queue] for queue in offsets.keys() - gone.queues}
         try:
             self._cluster.commit(group, offsets)

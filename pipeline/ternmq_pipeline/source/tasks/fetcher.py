@@ -191,7 +191,7 @@ def _behind_the_loss(
 def _scanned(offset_range: OffsetRange, request: FetchRequest) -> Iterator[FetchedRows]:
     options = replace(request.options, created_log_offset=offset_range.created_log_offset)
     damaged = 0
-    told, schema = b"", pa.schema([])
+    known, schema = b"", pa.schema([])
     scanner = shared_scanner(request.nameserver)
     with scanner.scan(offset_range.queue, offset_range.begin, offset_range.end, options) as pieces:
         for piece in pieces:
@@ -201,8 +201,8 @@ def _scanned(offset_range: OffsetRange, request: FetchRequest) -> Iterator[Fetch
             if not piece.data:
                 yield FetchedRows(None, piece.next_offset)
                 continue
-            if piece.schema is not told:
-                told, schema = piece.schema, pa.ipc.read_schema(pa.py_buffer(piece.schema))
+            if piece.schema is not known:
+                known, schema = piece.schema, pa.ipc.read_schema(pa.py_buffer(piece.schema))
             batch = pa.ipc.read_record_batch(pa.py_buffer(piece.data), schema)
             yield FetchedRows(batch, piece.next_offset)
 

@@ -110,16 +110,16 @@ def test_told_epoch_that_nobody_believes_is_refused() -> None:
 
 def test_directory_of_another_store_is_refused() -> None:
     with pytest.raises(UsageError, match=r"/d holds store 66, the members .* have 5f"):
-        check_directory(found(view(0, 1)), directory(store_id="66"), "a", is_told=True)
+        check_directory(found(view(0, 1)), directory(store_id="66"), "a", is_given=True)
     for of in (directory(), directory(store_id=""), NAMES):
-        check_directory(found(view(0, 1), view(1, 1, store_id="66")), of, "a", is_told=False)
+        check_directory(found(view(0, 1), view(1, 1, store_id="66")), of, "a", is_given=False)
 
 
 def test_directory_that_does_not_tell_the_cluster_of_the_members_is_refused() -> None:
     there = replace(found(view(0, 1)), cluster="X")
     with pytest.raises(UsageError, match="say --cluster X"):
-        check_directory(there, replace(NAMES, cluster=None), "a", is_told=False)
-    check_directory(there, replace(NAMES, cluster="X"), "a", is_told=False)
+        check_directory(there, replace(NAMES, cluster=None), "a", is_given=False)
+    check_directory(there, replace(NAMES, cluster="X"), "a", is_given=False)
 
 
 def test_broker_that_nobody_knows_is_refused() -> None:
@@ -129,7 +129,7 @@ def test_broker_that_nobody_knows_is_refused() -> None:
         (directory(), False, 0),
     ):
         with pytest.raises(RefusedError, match="nobody knows broker a of cluster c"):
-            check_directory(found(remembered=(view(1),), kept=kept), of, "a", is_told=is_told)
+            check_directory(found(remembered=(view(1),), kept=kept), of, "a", is_given=is_told)
     known = directory(is_nameserver=True, is_known=True)
     for of, is_told, there in (
         (directory(), True, found()),
@@ -139,7 +139,7 @@ def test_broker_that_nobody_knows_is_refused() -> None:
         (NAMES, False, found(remembered=(view(1, 1),))),
         (known, False, found(kept=None)),
     ):
-        check_directory(there, of, "a", is_told=is_told)
+        check_directory(there, of, "a", is_given=is_told)
 
 
 def test_rows_show_what_is_there_and_what_becomes_of_the_directory() -> None:
