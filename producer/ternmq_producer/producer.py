@@ -35,42 +35,43 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _ENQUEUED_PER_TURN: Final = 256
-"""After so many `enqueue` calls that had no need to wait, the loop gets a turn: else nothing would
-be sent until the buffer is full."""
+"""Number of `enqueue` calls without a wait after which the loop gets a turn. Without turns nothing
+would be sent before the buffer is full."""
 
 _NO_MESSAGE: Final = Message("", b"")
 
 _SLICE_BYTES: Final = 256 << 10
 _SLICE_MESSAGES_MAX: Final = 2048
-"""Most that is prepared of a `send_many` in one go, while the broker works on the part before."""
+"""Limit of one part of a `send_many`, prepared while the broker works on the part before."""
 
 
 class Producer(Lifecycle):
     """Sends messages, in the shape `async with Producer("group") as producer:`.
 
-    Every send goes over one open stream for each broker. What is sent while earlier messages
-    travel forms the next batch by itself; one message alone leaves at once.
+    Every send goes over one open stream for each broker. Messages sent while earlier ones travel
+    form the next batch; a single message leaves at once.
 
     A message without a sharding key goes to the topic's queues in turn, and to another broker when
     one fails. Messages of one sharding key, and those for which the caller chose the queue, stay on
     their queue and in their order.
 
-    Used on the event loop that entered it, by any number of tasks. Leaving the block waits for what
-    is under way, at most the send timeout; also when it is left because it was cancelled. Of what
-    has no answer then, the log tells the number. A broker that hangs takes 1 s more.
+    Any number of tasks may use the producer, on the event loop that entered the block. The end of
+    the block, also a cancelled one, waits for the answers to sent messages, at most the send
+    timeout, and 1 s more for a broker that hangs. The log has the number of messages without an
+    answer.
 
     Args:
         group: Name of the producer group.
-        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of such. None = as
-            in `client`.
-        config: How to send.
-        client: How to find and talk to services.
-        interceptors: Called before and after every send, in their order and then backwards.
-        env: The seams. None = the real world.
+        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of these. None = the
+            one in `client`.
+        config: Settings of the producer.
+        client: Settings of the connections.
+        interceptors: Interceptors, called in order before every send and in reverse after it.
+        env: Clock, network and threads. None = the operating system's.
 
     Raises:
         IllegalName: The group's name is illegal.
-        ConfigError: A NameServer's address is, an argument has another type, or `nameserver` and
+        ConfigError: An address is illegal, an argument has another type, or `nameserver` and
             `client` name different NameServers.
     """
 
@@ -120,8 +121,8 @@ class Producer(Lifecycle):
     async def _close(self) -> None:
         """Refuse new messages, and wait for the answers to those under way.
 
-        Also when the block was cancelled: so a program ends that is told to by a signal. Cancelling
-        once more gives up what is under way.
+        A cancelled block waits too: so a program ends after a signal. A second cancellation drops
+        the messages under way.
         """
         sender, self._sender = self._sender, None
         assert sender is not None, "was opened"
@@ -144,19 +145,20 @@ class Producer(Lifecycle):
         Cancelling stops the waiting: the message may be sent all the same.
 
         Args:
-            message: Not to be changed until it is answered.
-            queue: Where to; else by `selector`, by the sharding key, or in turn. Not both.
-            selector: Chooses among the queues of the topic, which come sorted.
-            timeout_s: Instead of the configured one. Covers waiting for room and all attempts.
+            message: Message, not to be changed until it is answered.
+            queue: Queue of the message; else `selector`, the sharding key or round robin chooses.
+                Excludes `selector`.
+            selector: Function that chooses among the sorted queues of the topic.
+            timeout_s: Time limit that replaces `send_timeout_s`, for buffer space and all attempts.
 
         Returns:
-            Its place. With a status other than SEND_OK it is stored and not (yet) confirmed.
+            Place of the message. A status other than SEND_OK means stored and not (yet) confirmed.
 
         Raises:
-            IllegalMessage: It breaks a limit; nothing was sent.
-            IllegalName: So does the topic.
+            IllegalMessage: The message breaks a limit; nothing was sent.
+            IllegalName: The topic's name is illegal; nothing was sent.
             TopicNotFound: No broker has the topic or would create it.
-            TernError: The last attempt's error. `may_have_happened` tells whether it may be stored.
+            TernError: The last attempt's error. `may_have_happened`: the message may be stored.
         """
         sender = self._open_sender(message)
         if self._interception is not None:
@@ -223,16 +225,17 @@ class Producer(Lifecycle):
     ) -> None:
         """Queue `message` for sending, without an answer.
 
-        Waits only for the topic's route and for room in the buffer. It is tried as often as any
-        other; that it failed for good shows in `statistics().one_way_failures` alone.
+        The call waits only for the topic's route and for buffer space. The message has as many
+        attempts as any other; `statistics().one_way_failures` counts those that failed for good.
 
         Args:
-            message: Not to be changed hereafter.
-            queue: Where to; else by `selector`, by the sharding key, or in turn. Not both.
-            selector: Chooses among the queues of the topic, which come sorted.
+            message: Message, not to be changed hereafter.
+            queue: Queue of the message; else `selector`, the sharding key or round robin chooses.
+                Excludes `selector`.
+            selector: Function that chooses among the sorted queues of the topic.
 
         Raises:
-            TernError: It could not even be queued. That does not count as a failure.
+            TernError: The message could not be queued, which does not count as a failure.
         """
         sender = self._open_sender(message)
         submit = self._submitted if self._interception is None else self._intercepted
@@ -249,24 +252,24 @@ class Producer(Lifecycle):
     ) -> list[SendResult]:
         """Send `messages` as one: all are stored, next to each other in one queue, or none is.
 
-        They are one topic's, none is delayed, and their records have at most 4 MiB together. They
-        are not compressed. `send_many` is for messages that need not stay together.
+        A batch has one topic, no delayed message, and at most 4 MiB of records. Its bodies are not
+        compressed. `send_many` is for messages that need not stay together.
 
         Cancelling stops the waiting: the batch may be sent all the same.
 
         Args:
-            messages: At least one. Not to be changed until they are answered.
-            queue: Where to; else by `selector`, which sees the first message, by their sharding
-                key, or in turn.
-            selector: Chooses among the queues of the topic, which come sorted.
-            timeout_s: Instead of the configured one.
+            messages: Messages, at least one, not to be changed until they are answered.
+            queue: Queue of the batch; else `selector`, which gets the first message, their sharding
+                key or round robin chooses.
+            selector: Function that chooses among the sorted queues of the topic.
+            timeout_s: Time limit that replaces `send_timeout_s`.
 
         Returns:
-            The place of each message, in their order.
+            Places of the messages, in order.
 
         Raises:
-            IllegalMessage: They cannot be one batch; nothing was sent.
-            TernError: As `send`, for all of them.
+            IllegalMessage: The messages cannot be one batch; nothing was sent.
+            TernError: The error of `send`, for all messages.
         """
         sender = self._open_sender()
         check_messages(messages)
@@ -298,20 +301,19 @@ class Producer(Lifecycle):
         queue: MessageQueue | None = None,
         selector: QueueSelector | None = None,
     ) -> StoredMessage:
-        """Send `message` and return what a consumer replies to it.
+        """Send `message` and return the reply of a consumer.
 
-        The consumer answers with `reply`. Cancelling stops the waiting; a reply that comes later is
-        dropped.
+        The consumer answers with `reply`. Cancelling stops the waiting; a later reply is dropped.
 
         Args:
-            message: The request. Its consumer sees it as any other message.
-            timeout_s: For sending and for the reply together. None = the configured one.
-            queue: As for `send`.
-            selector: As for `send`.
+            message: Request, which its consumer reads like any other message.
+            timeout_s: Time limit for the send and the reply together. None = `send_timeout_s`.
+            queue: Queue of the message, the same as for `send`.
+            selector: Function that chooses a queue, the same as for `send`.
 
         Raises:
             RequestTimedOut: No reply came in time; the request may have been consumed.
-            TernError: It could not be sent, as `send` says.
+            TernError: The request could not be sent; see `send`.
         """
         if self._request_futures is None:
             raise closed_error()
@@ -328,18 +330,17 @@ class Producer(Lifecycle):
 
     @property
     def is_connected(self) -> bool:
-        """True while a broker can be reached: for health checks and circuit breakers. Asks nobody.
+        """True while a broker can be reached: for health checks and circuit breakers. No request.
 
-        False while none of the brokers of the topics sent to could be reached when it was tried
-        last, while no NameServer tells where they are, and when the producer is not open. True
-        before the first send, since nobody was tried. Brokers are tried within about 1 s of a
-        connection's end and then about each second, whether or not anything is sent; one that
-        does not answer adds `connect_timeout_s`.
+        False while no broker of the topics sent to could be reached at the last attempt, while no
+        NameServer returns their addresses, and when the producer is not open. True before the first
+        send. The producer tries brokers within about 1 s of a connection's end and then about each
+        second, with or without sends; a broker that does not answer adds `connect_timeout_s`.
         """
         return self._sender is not None and self._sender.is_connected()
 
     def statistics(self) -> SendStatistics:
-        """Return how sending went since the producer was opened, broker by broker.
+        """Return the counters of sends since the producer was opened, broker by broker.
 
         Raises:
             ClosedError: The producer is not open.
@@ -356,21 +357,22 @@ class Producer(Lifecycle):
     ) -> "asyncio.Future[SendResult]":
         """Queue `message` for sending, and return the future of its answer.
 
-        Waits only for the topic's route and for room in the buffer, so that one task can have many
-        messages under way. Await the future, or look at it later: an error that nobody asks for is
-        reported by asyncio when the future is dropped; those of messages that are under way when
-        the producer is left, are counted in one line of the log.
+        The call waits only for the topic's route and for buffer space, so that one task can have
+        many messages under way. Await the future at once or later: asyncio reports an error that no
+        caller asks for when the future is dropped. Errors of messages that are under way at the end
+        of the block are counted in one line of the log.
 
-        Cancelling this call sends nothing. Cancelling the future drops the message if it still can.
+        Cancelling this call sends nothing. Cancelling the future drops a message that still waits.
 
         Args:
-            message: Not to be changed until it is answered.
-            queue: Where to; else by `selector`, by the sharding key, or in turn. Not both.
-            selector: Chooses among the queues of the topic, which come sorted.
-            timeout_s: Instead of the configured one.
+            message: Message, not to be changed until it is answered.
+            queue: Queue of the message; else `selector`, the sharding key or round robin chooses.
+                Excludes `selector`.
+            selector: Function that chooses among the sorted queues of the topic.
+            timeout_s: Time limit that replaces `send_timeout_s`.
 
         Raises:
-            TernError: As `send` does, when the message could not even be queued.
+            TernError: The message could not be queued; see `send`.
         """
         sender = self._open_sender(message)
         if self._interception is not None:
@@ -393,24 +395,25 @@ class Producer(Lifecycle):
     async def send_many(
         self, messages: Sequence[Message], *, timeout_s: float | None = None
     ) -> SendResults:
-        """Send `messages` and return where each was stored, in their order.
+        """Send `messages` and return the place of each, in order.
 
-        The fastest way: one answer for many. They may go to several queues and brokers; messages
-        with a sharding key keep their order. They are not one transaction: some may fail.
+        The fastest way to send: one answer for many messages, on several queues and brokers.
+        Messages with a sharding key keep their order. They are no transaction: some may fail.
 
-        Cancelling stops the waiting: the messages may be sent all the same. The log says how many
-        had no answer.
+        Cancelling stops the waiting: the messages may be sent all the same. The log has the number
+        of messages without an answer.
 
         Args:
-            messages: Of any topics, any number. Not to be changed until they are answered.
-            timeout_s: Instead of the configured one. It holds for each part of the list, and a
-                part is at most 256 KiB of bodies and 2,048 messages. So a list that fits into
-                `buffer_bytes` takes about as long as one message at most, and a longer one that
-                time again for each further `buffer_bytes`, while its brokers are away. While
-                nobody tells the topic's route, each part takes it.
+            messages: Messages of any topics, not to be changed until they are answered.
+            timeout_s: Time limit that replaces `send_timeout_s`, for each part of the list: at most
+                256 KiB of bodies and 2,048 messages. While brokers are away, a list that fits into
+                `buffer_bytes` takes about the limit of one message, and a longer list that time
+                again for each further `buffer_bytes`. While no NameServer returns the topic's
+                route, each part takes the limit.
 
         Raises:
-            SendManyFailed: Some were not stored, or nobody knows; its `results` say which.
+            SendManyFailed: Some messages were not stored, or may not have been; `results` has the
+                outcome of each.
             IllegalMessage: `messages` is no sequence of messages; nothing was sent.
         """
         check_messages(messages)
@@ -435,7 +438,9 @@ class Producer(Lifecycle):
                     part = messages[start : start + size]
                     await sender.submit_part(bulk, part, start, timeout_ms)
                     start += len(part)
-                    await asyncio.sleep(0)  # let it leave before the next part is prepared
+                    await asyncio.sleep(
+                        0
+                    )  # so that the part leaves before the next one is prepared
             if count:
                 await done
         except asyncio.CancelledError:
@@ -443,7 +448,7 @@ class Producer(Lifecycle):
                 "send_many was cancelled group=%s messages=%s without_answer=%s: may be stored",
                 self.group,
                 count,
-                bulk.left,
+                bulk.unanswered,
             )
             raise
         finally:
@@ -452,22 +457,16 @@ class Producer(Lifecycle):
 
     @property
     def buffered_bytes(self) -> int:
-        """Memory that waiting and unanswered messages take, at most `buffer_bytes`."""
+        """Bytes of waiting and unanswered messages, at most `buffer_bytes`."""
         return 0 if self._sender is None else self._sender.buffer.used_bytes
 
     async def flush(self) -> None:
-        """Wait until everything sent so far, and meanwhile, has its answer. Cancelling is safe."""
+        """Wait until every message sent before or meanwhile has its answer. Cancelling is safe."""
         if self._sender is not None:
             await self._open_sender().buffer.emptied()
 
     def _open_sender(self, message: Message = _NO_MESSAGE) -> MessageSender:
-        """Return what sends `message`.
-
-        Raises:
-            ClosedError: The producer is not open, or its process has forked this one since.
-            UsageError: It was opened on another event loop.
-            IllegalMessage: `message` is none.
-        """
+        """Return the sender, after checks of the owner and of the type of `message`."""
         if self._sender is None:
             raise closed_error()
         self._check_owner()
@@ -477,9 +476,4 @@ class Producer(Lifecycle):
 
 
 def _milliseconds(timeout_s: float) -> int:
-    """Return a timeout in milliseconds.
-
-    Raises:
-        UsageError: It is no number of seconds.
-    """
     return round(check_seconds("timeout_s", timeout_s) * 1000)

@@ -10,10 +10,10 @@ from ternmq_model.record.format import ATOMIC_BATCH_BYTES_MAX, OVERHEAD_BYTES
 
 
 def check_messages(messages: Sequence[Message]) -> None:
-    """Refuse what is no sequence of messages: whoever does not check types learns it here.
+    """Refuse values that are no sequence of messages, for callers without a type checker.
 
     Raises:
-        IllegalMessage: It is something else.
+        IllegalMessage: `messages` is no sequence, or has another value than messages.
     """
     if not is_kind(messages, Sequence) or is_kind(messages, str, bytes):
         raise IllegalMessage(f"{messages!r} is no list of messages")
@@ -24,11 +24,11 @@ def check_messages(messages: Sequence[Message]) -> None:
 
 
 def check_batch(messages: Sequence[Message]) -> None:
-    """Refuse messages that cannot be one batch. Each alone is checked elsewhere.
+    """Refuse messages that cannot be one batch.
 
     Raises:
-        IllegalMessage: There are none, or not all are of one topic that takes batches, or one is
-            delayed, or they are too long together whatever is added to them.
+        IllegalMessage: The sequence is empty, has several topics or sharding keys, a delayed
+            message or a topic that allows no batches, or is too long.
 
     Source: RocketMQ `MessageBatch.generateFromList`.
     """
@@ -51,11 +51,7 @@ def check_batch(messages: Sequence[Message]) -> None:
 
 
 def check_length(topic: str, record_bytes: int) -> None:
-    """Refuse a batch whose records are too long together.
-
-    Raises:
-        IllegalMessage: They are.
-    """
+    """Raise `IllegalMessage` for a batch whose records are too long together."""
     if record_bytes > ATOMIC_BATCH_BYTES_MAX:
         raise IllegalMessage(
             f"batch for {topic!r}: has {record_bytes} bytes in store format, "

@@ -21,21 +21,21 @@ from ternmq_producer.batch.pending_send import (
 from ternmq_protos.v1 import messages_pb2 as messages
 
 _UNIQUE_KEY_BYTES: Final = len(UNIQUE_KEY) + 2 + 56
-"""Longest property UNIQ_KEY: that of a host with an IPv6 address."""
+"""Length of the longest property UNIQ_KEY, that of a host with an IPv6 address."""
 
 
 _MANY: Final = 24
-"""From so many messages on, encoding by columns is faster than one by one."""
+"""Number of messages from which encoding by columns is faster than one by one."""
 
 _topic_of = attrgetter("topic")
 
 
 class StreamFormat:
-    """Format of records and limits that a broker told when it opened a stream.
+    """Format of records and limits from a broker's first reply on a stream.
 
     Args:
-        opened: Its first reply.
-        keys: Makes unique keys for all links of a producer.
+        opened: First reply of the broker.
+        keys: Generator of the unique keys of all links of a producer.
     """
 
     def __init__(self, opened: messages.SendStreamOpened, keys: UniqueKeys) -> None:
@@ -69,7 +69,7 @@ class StreamFormat:
         )
 
     def take_illegal(self, batch: ProducerBatch) -> list[tuple[Pending, IllegalMessage]]:
-        """Remove from `batch` the messages that this broker would refuse; return them and why."""
+        """Remove from `batch` the messages that this broker would refuse; return their errors."""
         limit = self._surely_fits_bytes
         if all(pending.record_bytes <= limit for pending in batch.singles) and all(
             (part.record_bytes if part.is_atomic else max(part.sizes)) <= limit
@@ -88,7 +88,7 @@ class StreamFormat:
     def _rule_against(self, pending: Pending) -> IllegalMessage | None:
         topic = pending.topic.decode()
         if isinstance(pending, PendingBatch):
-            # Only now is it known what the broker adds to each record.
+            # The bytes that a broker adds to each record are known only now.
             total = len(pending) * (self._added_bytes + len(pending.topic))
             for body, properties in zip(pending.bodies, pending.properties, strict=True):
                 if len(body) > self._body_bytes_max or len(properties) > self._properties_bytes_max:
@@ -114,12 +114,12 @@ class StreamFormat:
     def encode(
         self, batch: ProducerBatch, *, wall_ms: int, now_ms: int
     ) -> messages.SendStreamRequest:
-        """Return `batch` as a request, having given a unique key to all that had none.
+        """Return `batch` as a request, after assigning missing unique keys.
 
         Args:
-            batch: Holds nothing that `take_illegal` would take out.
-            wall_ms: Now, by the wall clock.
-            now_ms: Now, by the monotonic clock.
+            batch: Batch without messages that `take_illegal` would remove.
+            wall_ms: Time of the wall clock.
+            now_ms: Time of the monotonic clock.
         """
         behind_ms = wall_ms - now_ms
         if len(batch.singles) < _MANY:

@@ -1,4 +1,4 @@
-"""Replies to batches: each message's answer goes to the sink that waits for it. No I/O."""
+"""Replies to batches: each message's answer goes to its sink. No I/O."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
@@ -22,21 +22,22 @@ _STATUSES: Final = {int(status.value): status for status in SendStatus}
 _new_result: Final = cast(
     "Callable[[type[SendResult], tuple[object, ...]], SendResult]", tuple.__new__
 )
-"""Makes a result in a third of the time: one is made for every message."""
+"""Constructor of results in a third of the time; every message has a result."""
 
 
 @dataclass(slots=True)
 class SendFailure:
-    """A message that a batch did not store."""
+    """Message that a batch did not store, with the error."""
 
     pending: Pending
     error: TernError
     is_overtaken: bool = False
-    """A later message of its ordered queue was stored: it cannot take its place any more."""
+    """True when a later message of the ordered queue was stored, so that a retry would break the
+    order."""
 
 
 def fits(batch: ProducerBatch, reply: messages.SendBatchReply) -> bool:
-    """Return whether `reply` can be the answer to `batch`."""
+    """Return whether `reply` has as many answers as `batch` has messages."""
     if reply.status.code not in STORED_CODES:
         return True
     length = 8 * len(batch)
@@ -50,7 +51,7 @@ def fits(batch: ProducerBatch, reply: messages.SendBatchReply) -> bool:
 
 
 def is_brokers_fault(status: common.Status) -> bool:
-    """Return whether a whole batch was refused for the broker's sake: busy, closing, broken."""
+    """Return whether a broker refused a whole batch because it is busy, closing or broken."""
     code = status.code
     return code not in STORED_CODES and code not in CALLERS_CODES
 
@@ -58,7 +59,7 @@ def is_brokers_fault(status: common.Status) -> bool:
 def deliver(
     batch: ProducerBatch, reply: messages.SendBatchReply, *, store_host: bytes, broker_name: str
 ) -> list[SendFailure]:
-    """Answer every message of `batch` that was stored; return the others, in their order."""
+    """Answer every stored message of `batch`; return the others, in order."""
     code = reply.status.code
     if code not in STORED_CODES:
         return _refuse_all(batch, reply, broker_name)
@@ -109,7 +110,7 @@ def _refuse_all(
 ) -> list[SendFailure]:
     """Return every message of a batch that is not known to be stored.
 
-    One that was refused alone is not stored for certain, whatever became of the others.
+    A message that was refused by itself is certainly not stored.
     """
     error = error_of(reply.status, broker_name)
     errors = _errors_of(reply, broker_name)
@@ -134,7 +135,7 @@ def _deliver_some(
     store_host: bytes,
     broker_name: str,
 ) -> list[SendFailure]:
-    """Answer a batch of which some messages were refused or found elsewhere, backwards."""
+    """Answer a batch of which some messages were refused, or were stored by earlier attempts."""
     errors = _errors_of(reply, broker_name)
     status = _STATUSES[reply.status.code]
     queue_ids = read_int32s(reply.queue_ids).tolist()
@@ -151,10 +152,10 @@ def _deliver_some(
             stored_queues.add(pending.queue)
         if not pending.sink.done():
             key = pending.unique_key.decode()
-            place = (int(queue_offsets[index]), int(physical_offsets[index]), store_host)
+            offsets = (int(queue_offsets[index]), int(physical_offsets[index]), store_host)
             queue = pending.queue
-            if queue_ids:  # an earlier attempt had stored it, perhaps in another queue
+            if queue_ids:  # an earlier attempt had stored the message, perhaps in another queue
                 queue = queue._replace(queue_id=queue_ids[index])
-            pending.sink.set_result(_new_result(SendResult, (status, key, queue, *place)))
+            pending.sink.set_result(_new_result(SendResult, (status, key, queue, *offsets)))
     failures.reverse()
     return failures

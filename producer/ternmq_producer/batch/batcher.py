@@ -1,12 +1,12 @@
-"""Natural batching: what is sent while earlier batches travel forms the next one. Pure.
+"""Natural batching: messages sent while earlier batches travel form the next one. Pure.
 
-Everything here is decided without waiting: a `BrokerLink` does the I/O and tells what came of it.
+A `BrokerLink` does the I/O and reports its outcome.
 
-* A batch leaves as soon as there is something to send and fewer than the allowed number of batches
-  are unanswered. There is no linger: alone, a message leaves at once.
-* Messages of an ordered queue are in at most one unanswered batch. Else, when the first of two
-  batches is refused and the second is not, they would change places.
-* Messages that may have been stored already go in batches of their own, marked as such.
+* A batch leaves as soon as a message waits and fewer than the allowed number of batches are
+  unanswered. There is no linger: a single message leaves at once.
+* Messages of an ordered queue are in at most one unanswered batch. Otherwise they would change
+  places when the first of two batches is refused and the second is stored.
+* Messages that may have been stored already go in batches of their own, marked as retries.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ from ternmq_producer.batch.pending_send import Pending, PendingBatch, PendingSen
 
 @dataclass(slots=True)
 class ProducerBatch:
-    """Messages that travel together. Their records lie in the order: singles, then parts."""
+    """Messages that travel together. The order of their records is: singles, then parts."""
 
     singles: list[PendingSend] = field(default_factory=list[PendingSend])
     parts: list[PendingBatch] = field(default_factory=list[PendingBatch])
@@ -29,10 +29,10 @@ class ProducerBatch:
     ordered_queues: set[MessageQueue] = field(default_factory=set[MessageQueue])
     is_retry: bool = False
     record_bytes: int = 0
-    """Bytes that the buffer is charged for the messages."""
+    """Bytes that the messages have reserved in the buffer."""
 
     written_at_ms: int = 0
-    """Monotonic."""
+    """Time of the write, monotonic."""
 
     def __len__(self) -> int:
         return len(self.singles) + sum(map(len, self.parts))
@@ -51,29 +51,29 @@ class ProducerBatch:
         self.record_bytes += pending.record_bytes
 
     def one_by_one(self) -> Sequence[Pending]:
-        """Return the units that are answered or retried each for itself, in record order."""
+        """Return the units that are answered or retried by themselves, in record order."""
         return self.parts if self.is_atomic else self.as_singles()
 
     def as_singles(self) -> list[PendingSend]:
-        """Return every message, in the order of the records. The batch is not atomic."""
+        """Return every message of a batch that is not atomic, in record order."""
         return [*self.singles, *(one for part in self.parts for one in part.singles())]
 
 
 @dataclass(slots=True)
 class ExpiredSends:
-    """Messages that ran out of time; a broker may have stored the unanswered ones."""
+    """Messages past their deadline; a broker may have stored the unanswered ones."""
 
     unsent: list[Pending] = field(default_factory=list[Pending])
     unanswered: list[Pending] = field(default_factory=list[Pending])
 
 
 class Batcher:
-    """The messages of one link, from their arrival to their answer. Pure: no I/O, no clock.
+    """Messages of one link, from their arrival to their answer. Pure: no I/O, no clock.
 
     Args:
-        batch_bytes_max: Most bytes of records in a batch; one larger message goes alone.
-        batches_max: Most unanswered batches.
-        free: Called with the bytes of messages that were dropped because nobody waits for them.
+        batch_bytes_max: Limit of a batch's records, bytes; a larger message travels alone.
+        batches_max: Limit of unanswered batches.
+        free: Called with the bytes of messages that were dropped because no caller waits.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Batcher:
 
     @property
     def is_empty(self) -> bool:
-        """True when nothing waits and nothing is unanswered."""
+        """True without waiting and unanswered messages."""
         return not (any(self._unordered) or self._ordered or self._flying)
 
     @property
@@ -136,9 +136,9 @@ class Batcher:
             self._fresh.append(pending)
 
     def next_batch(self, now_ms: int) -> ProducerBatch | None:
-        """Return the next batch, which is unanswered from now on; None when none may leave.
+        """Return the next batch, which then counts as unanswered; None when none may leave.
 
-        Messages for which nobody waits any more are dropped.
+        Messages without a waiting caller are dropped.
         """
         if len(self._flying) >= self._batches_max:
             return None
@@ -171,16 +171,17 @@ class Batcher:
     def answered(self) -> ProducerBatch | None:
         """Remove and return the oldest unanswered batch, whose reply has come; None = none.
 
-        Its ordered queues are held until `release`, so that what failed can be put back first.
+        Ordered queues of the batch are held until `release`, so that failed messages can be put
+        back first.
         """
         return self._flying.popleft() if self._flying else None
 
     def unanswer(self, batch: ProducerBatch) -> None:
-        """Undo `answered`: the reply was no answer."""
+        """Undo `answered` after an impossible reply."""
         self._flying.appendleft(batch)
 
     def withdraw(self, batch: ProducerBatch) -> None:
-        """Undo `next_batch`: the newest batch has no messages left."""
+        """Undo `next_batch` for the newest batch, which has become empty."""
         newest = self._flying.pop()
         assert newest is batch, "only the newest can be taken back"
         self.release(batch.ordered_queues)
@@ -195,10 +196,10 @@ class Batcher:
                 self._ordered.pop(queue, None)
 
     def put_back(self, failed: Iterable[Pending]) -> None:
-        """Put messages that are to be tried again here ahead of all others of their queue.
+        """Put failed messages ahead of all others of their queue.
 
         Args:
-            failed: In the order in which they were sent. The queues of ordered ones are still held.
+            failed: Messages in the order of sending. Queues of ordered ones are still held.
         """
         for pending in reversed(list(failed)):
             if pending.is_ordered:
@@ -211,19 +212,16 @@ class Batcher:
                 self._fresh.appendleft(pending)
 
     def break_off(self) -> list[ProducerBatch]:
-        """Remove and return every unanswered batch: the stream broke, and no reply will come.
+        """Remove and return every unanswered batch of a broken stream.
 
-        Their ordered queues are held until `release`.
+        Ordered queues of the batches are held until `release`.
         """
         broken = list(self._flying)
         self._flying.clear()
         return broken
 
     def drain(self) -> list[Pending]:
-        """Remove and return everything that waits: nothing can be sent here at present.
-
-        Ordered queues are held until `release`.
-        """
+        """Remove and return every waiting message. Ordered queues are held until `release`."""
         drained: list[Pending] = [*self._suspect, *self._fresh, *self._atomic]
         for part in self._parts:
             if part.sink.done():
@@ -244,9 +242,9 @@ class Batcher:
         return list(self._ordered.keys() | self._held)
 
     def expire(self, now_ms: int) -> tuple[ExpiredSends, int | None]:
-        """Find what ran out of time, and when the next does; None when nothing is left.
+        """Return the messages past their deadline, and the next deadline; None = there is none.
 
-        What waits is dropped; what is unanswered keeps its place, since its reply may come.
+        Waiting messages are dropped; unanswered ones stay, since their reply may come.
         """
         expired = ExpiredSends()
         for waiting in self._unordered:
@@ -301,7 +299,7 @@ class Batcher:
                 return
 
     def _take_singles(self, batch: ProducerBatch, waiting: deque[PendingSend]) -> None:
-        """Move `waiting` sends into `batch` as far as they fit: `_take_one` in one fast loop."""
+        """Move fitting sends of `waiting` into `batch`: `_take_one` in one fast loop."""
         singles, total = batch.singles, batch.record_bytes
         while waiting:
             pending = waiting[0]
@@ -330,7 +328,7 @@ class Batcher:
         return not is_alone
 
     def _take_atomic(self, batch: ProducerBatch) -> None:
-        """Put an atomic batch into the empty `batch`, when it is its turn or nothing else waits."""
+        """Put an atomic batch into the empty `batch`, in its turn or when nothing else waits."""
         batches = self._atomic
         while batches and batches[0].sink.done():
             self._free(batches.popleft().record_bytes)

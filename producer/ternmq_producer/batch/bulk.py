@@ -1,4 +1,4 @@
-"""Many messages sent by one call: columns instead of objects, and one waiter for all answers."""
+"""Answers to many messages of one call, in columns, with one waiter."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class Bulk:
-    """The answers to one `send_many`, in the order of its messages. Owned by the call.
+    """Answers to one `send_many`, in the order of its messages. Owned by the call.
 
     Args:
-        count: How many messages there are.
-        done: Set once each of them is answered.
+        count: Number of messages.
+        done: Future that is set once each message has its answer.
     """
 
     def __init__(self, count: int, done: "asyncio.Future[None]") -> None:
-        self._left = count
+        self._unanswered = count
         self._done = done
         self._answered = bytearray(count)
         self.queue_offsets = np.full(count, -1, dtype=np.int64)
@@ -41,22 +41,22 @@ class Bulk:
         return len(self.statuses)
 
     @property
-    def left(self) -> int:
+    def unanswered(self) -> int:
         """Number of messages without an answer yet."""
-        return self._left
+        return self._unanswered
 
     def abandon(self) -> None:
-        """Record that nobody waits any more."""
-        self._left = 0
+        """Record that the caller waits no more."""
+        self._unanswered = 0
 
     @property
     def is_abandoned(self) -> bool:
-        """True when nobody waits for an answer: all are there, or the waiter left."""
-        return self._left <= 0
+        """True after the last answer, and after `abandon`."""
+        return self._unanswered <= 0
 
     def is_answered(self, index: int) -> bool:
-        """Return whether message `index` has its answer."""
-        return bool(self._answered[index]) or self._left <= 0
+        """Return whether message `index` has its answer, or the caller waits no more."""
+        return bool(self._answered[index]) or self._unanswered <= 0
 
     def put_many(
         self,
@@ -71,14 +71,14 @@ class Bulk:
         """Answer the messages at `positions` as stored."""
         count = len(positions)
         if isinstance(positions, range) and positions.step == 1:
-            place = slice(positions.start, positions.stop)
-            self.queue_offsets[place] = queue_offsets
-            self.physical_offsets[place] = physical_offsets
-            self.statuses[place] = bytes((status,)) * count
-            self._answered[place] = b"\x01" * count
-            self.unique_keys[place] = unique_keys
-            self.queues[place] = queues
-            self.store_hosts[place] = [store_host] * count
+            span = slice(positions.start, positions.stop)
+            self.queue_offsets[span] = queue_offsets
+            self.physical_offsets[span] = physical_offsets
+            self.statuses[span] = bytes((status,)) * count
+            self._answered[span] = b"\x01" * count
+            self.unique_keys[span] = unique_keys
+            self.queues[span] = queues
+            self.store_hosts[span] = [store_host] * count
         else:
             self.queue_offsets[positions] = queue_offsets
             self.physical_offsets[positions] = physical_offsets
@@ -91,7 +91,7 @@ class Bulk:
         self._count_down(count)
 
     def put(self, index: int, answer: SendResult | BaseException) -> None:
-        """Answer message `index`, unless it has been."""
+        """Answer message `index`, unless it has an answer."""
         if self.is_answered(index):
             return
         self._answered[index] = 1
@@ -111,7 +111,7 @@ class Bulk:
         """Return the answers.
 
         Raises:
-            SendManyFailed: Some are errors.
+            SendManyFailed: Some answers are errors.
         """
         results = SendResults(self)
         if self.errors:
@@ -121,13 +121,13 @@ class Bulk:
         return results
 
     def _count_down(self, count: int) -> None:
-        self._left -= count
-        if not self._left and not self._done.done():
+        self._unanswered -= count
+        if not self._unanswered and not self._done.done():
             self._done.set_result(None)
 
 
 class SendResults(Sequence[SendResult]):
-    """Results of many messages, in their order. Each is made when it is asked for."""
+    """Results of many messages, in order. Each is created on access."""
 
     __slots__ = ("_bulk",)
 
@@ -146,7 +146,7 @@ class SendResults(Sequence[SendResult]):
             return [self[each] for each in range(*index.indices(len(self)))]
         bulk = self._bulk
         queue = bulk.queues[index]
-        assert queue is not None, "results of failed messages are given by SendManyFailed"
+        assert queue is not None, "SendManyFailed has the results beside errors"
         return SendResult(
             SendStatus(bulk.statuses[index]),
             bulk.unique_keys[index].decode(),
@@ -158,37 +158,37 @@ class SendResults(Sequence[SendResult]):
 
     def __repr__(self) -> str:
         counts = Counter(SendStatus(status).name for status in self._bulk.statuses)
-        told = ", ".join(f"{name}: {count}" for name, count in counts.items())
-        return f"SendResults({told or 'none'})"
+        text = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        return f"SendResults({text or 'none'})"
 
     @property
     def queue_offsets(self) -> NDArray[np.int64]:
-        """The queue offsets alone, without a result for each."""
+        """Queue offset of each message, as an array."""
         return self._bulk.queue_offsets
 
     @property
     def physical_offsets(self) -> NDArray[np.int64]:
-        """The log offsets alone."""
+        """Offset in the broker's log of each message, as an array."""
         return self._bulk.physical_offsets
 
     @property
     def unique_keys(self) -> Sequence[bytes]:
-        """The message ids alone, as they lie on disk."""
+        """Unique key of each message, in the form on disk."""
         return self._bulk.unique_keys
 
     @property
     def statuses(self) -> bytes:
-        """The values of each one's `SendStatus`."""
+        """Value of the `SendStatus` of each message, one byte each."""
         return bytes(self._bulk.statuses)
 
     @property
     def queues(self) -> Sequence[MessageQueue]:
-        """The queues alone."""
+        """Queue of each message."""
         return [queue for queue in self._bulk.queues if queue is not None]
 
 
 class BulkSlot:
-    """One message's place in the answers: the sink of one that left the fast path."""
+    """Slot of one message in the answers: the sink of a message that is sent by itself."""
 
     __slots__ = ("_bulk", "_index")
 
@@ -197,7 +197,7 @@ class BulkSlot:
         self._index = index
 
     def done(self) -> bool:
-        """Return whether the message has its answer, or nobody waits for it."""
+        """Return whether the message has its answer, or the caller waits no more."""
         return self._bulk.is_answered(self._index)
 
     def set_result(self, result: SendResult, /) -> None:
@@ -205,12 +205,12 @@ class BulkSlot:
         self._bulk.put(self._index, result)
 
     def set_exception(self, error: BaseException, /) -> None:
-        """Answer: not stored, or nobody knows."""
+        """Answer: not stored, or not known to be."""
         self._bulk.put(self._index, error)
 
 
 class BulkSlots:
-    """Places of several messages in the answers: the sink of a `PendingBatch`."""
+    """Slots of several messages in the answers: the sink of a `PendingBatch`."""
 
     __slots__ = ("_is_failed", "bulk", "positions")
 
@@ -220,7 +220,7 @@ class BulkSlots:
         self._is_failed = False
 
     def done(self) -> bool:
-        """Return whether the messages have their answers, or nobody waits for them."""
+        """Return whether the messages have their answers, or the caller waits no more."""
         return self._is_failed or self.bulk.is_abandoned
 
     def set_exception(self, error: TernError, /) -> None:

@@ -10,15 +10,15 @@ from ternmq_model.queue import MessageQueue
 from ternmq_producer.batch.bulk import BulkSlot, BulkSlots
 
 RECORD_EXTRA_BYTES: Final = 256
-"""Most bytes of a record beside body, topic and the message's own properties, as far as known
-before a broker tells what it adds: a header of 115, UNIQ_KEY of 66, the broker's properties."""
+"""Estimate of a record's bytes beside body, topic and the message's own properties, before a broker
+returns its additions: a header of 115, UNIQ_KEY of 66, the broker's properties."""
 
 
 class ResultSink(Protocol):
-    """Sink of an answer: a future, or a place in the results of many messages."""
+    """Sink of an answer: a future, or a slot in the results of many messages."""
 
     def done(self) -> bool:
-        """Return whether nobody waits any more: answered, timed out, or cancelled."""
+        """Return whether no caller waits any more: answered, timed out, or cancelled."""
         ...
 
     def set_result(self, result: SendResult, /) -> None:
@@ -26,7 +26,7 @@ class ResultSink(Protocol):
         ...
 
     def set_exception(self, error: BaseException, /) -> None:
-        """Answer: not stored, or nobody knows."""
+        """Answer: not stored, or not known to be."""
         ...
 
 
@@ -204,7 +204,7 @@ class PendingBatch:
         )
 
     def singles(self) -> list[PendingSend]:
-        """Return the messages one by one, in order: those of a `send_many` are retried so."""
+        """Return the messages one by one, in order, as a `send_many` retries them."""
         singles: list[PendingSend] = []
         for index, position in enumerate(self.sink.positions):
             one = PendingSend(

@@ -1,4 +1,4 @@
-"""The bounded memory of a producer."""
+"""Bounded memory of a producer."""
 
 import asyncio
 from collections import deque
@@ -9,9 +9,9 @@ from ternmq_model.errors import ClosedError
 
 
 class SendBuffer:
-    """Counts the bytes of messages that are waiting or unanswered, and lets senders wait for room.
+    """Counter of the bytes of waiting and unanswered messages, with a queue of senders.
 
-    First come, first served. One message larger than the whole buffer is let in when it is empty.
+    First come, first served. A message larger than the whole buffer enters when it is empty.
     Owned by one producer and used on its event loop.
     """
 
@@ -25,11 +25,11 @@ class SendBuffer:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes that are taken."""
+        """Bytes that are reserved."""
         return self._used_bytes
 
     def take_now(self, size: int) -> bool:
-        """Reserve `size` bytes if that needs no waiting; return whether it did."""
+        """Reserve `size` bytes if they are free and no sender waits; return whether it did."""
         used = self._used_bytes + size
         if (used > self._limit_bytes and self._used_bytes) or self._waiting:
             return False
@@ -44,59 +44,59 @@ class SendBuffer:
         """Reserve `size` bytes as soon as they are free. Cancelling reserves nothing.
 
         Raises:
-            ClosedError: Nobody gets room any more; nothing is taken.
+            ClosedError: The producer is closed; nothing is reserved.
         """
         if self._is_closed:
             raise _closed_error()
         if self.take_now(size):
             return
-        room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, room))
+        freed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, freed))
         try:
-            await room
+            await freed
         except asyncio.CancelledError:
-            if room.done() and not room.cancelled():
-                self.give_back(size)  # room came in the same moment
+            if freed.done() and not freed.cancelled():
+                self.give_back(size)  # the bytes became free at the same moment
             else:
                 with suppress(ValueError):
-                    self._waiting.remove((size, room))
-                self._admit()  # it may have held up smaller ones
+                    self._waiting.remove((size, freed))
+                self._admit()  # smaller ones may fit now
             raise
 
     def give_back(self, size: int) -> None:
-        """Return `size` bytes; whoever waits longest and fits now goes on."""
+        """Free `size` bytes, and admit the first waiting senders that fit."""
         self._used_bytes -= size
         assert self._used_bytes >= 0, "more was given back than taken"
         if self._waiting:
             self._admit()
-        self._tell_if_empty()
+        self._check_empty()
 
     @contextmanager
     def entering(self) -> Generator[None]:
-        """Make `emptied` wait for the block, too, which may still reserve bytes."""
+        """Delay `emptied` until the end of the block, which may reserve bytes."""
         self._entering += 1
         try:
             yield
         finally:
             self._entering -= 1
-            self._tell_if_empty()
+            self._check_empty()
 
     def close(self) -> None:
         """Fail every caller that waits for free bytes."""
         self._is_closed = True
         while self._waiting:
-            _, room = self._waiting.popleft()
-            if not room.done():
-                room.set_exception(_closed_error())
+            _, freed = self._waiting.popleft()
+            if not freed.done():
+                freed.set_exception(_closed_error())
 
     async def emptied(self) -> None:
-        """Wait until nothing is taken, nor about to be. Cancelling is safe."""
+        """Wait until no byte is reserved and no block of `entering` runs. Cancelling is safe."""
         while self._used_bytes or self._entering:
             if self._emptied is None:
                 self._emptied = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._emptied)
 
-    def _tell_if_empty(self) -> None:
+    def _check_empty(self) -> None:
         if not self._used_bytes and not self._entering and self._emptied is not None:
             if not self._emptied.done():
                 self._emptied.set_result(None)
@@ -104,16 +104,16 @@ class SendBuffer:
 
     def _admit(self) -> None:
         while self._waiting:
-            size, room = self._waiting[0]
-            if room.done():
+            size, freed = self._waiting[0]
+            if freed.done():
                 self._waiting.popleft()
                 continue
             if self._used_bytes and self._used_bytes + size > self._limit_bytes:
                 return
             self._waiting.popleft()
             self._used_bytes += size
-            room.set_result(None)
+            freed.set_result(None)
 
 
 def _closed_error() -> ClosedError:
-    return ClosedError("the producer was closed before there was room for the message")
+    return ClosedError("the producer was closed before there was buffer space for the message")

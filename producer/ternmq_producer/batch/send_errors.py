@@ -4,7 +4,7 @@ from ternmq_model.errors import RequestTimedOut, TernError
 
 
 def timed_out(what: str) -> RequestTimedOut:
-    """Return what a send raises whose time ended while it waited for `what`, before it was sent."""
+    """Return the error of a send that timed out while it waited for `what`."""
     error = RequestTimedOut(f"not sent: timed out while waiting for {what}")
     error.may_have_happened = False
     return error
@@ -13,13 +13,13 @@ def timed_out(what: str) -> RequestTimedOut:
 def too_late(
     broker_name: str, reason: TernError | None, may_have_happened: bool, *, is_sent: bool
 ) -> TernError:
-    """Return what a send raises whose time ended at a broker.
+    """Return the error of a send that timed out at a broker.
 
     Args:
-        broker_name: The broker.
-        reason: Why it cannot be reached, or takes no messages; None when it does, as far as known.
-        may_have_happened: It may have stored the message.
-        is_sent: It was asked, and has not answered: the reason is an earlier attempt's.
+        broker_name: Name of the broker.
+        reason: Error of a broker that cannot be reached or accepts no messages; None without one.
+        may_have_happened: True when the broker may have stored the message.
+        is_sent: True for an unanswered message: `reason` is an earlier attempt's.
     """
     if reason is not None and not is_sent:
         return renewed(reason, may_have_happened=may_have_happened)
@@ -33,7 +33,7 @@ def too_late(
 def renewed(error: TernError, *, may_have_happened: bool) -> TernError:
     """Return a copy of `error` for one more waiter.
 
-    Each needs its own: a raised exception collects the tracebacks of all who raise it.
+    Each waiter needs a copy, since a raised exception collects tracebacks.
     """
     copy = type(error).__new__(type(error), *error.args)
     copy.__dict__.update(error.__dict__)

@@ -16,15 +16,15 @@ from ternmq_producer.send_stream.broker_link import BrokerLink
 
 
 class FaultStrategy:
-    """Brokers that a producer avoids at present. Keeps `is_avoided` of its links.
+    """Brokers that a producer avoids at present. Sets `is_avoided` of its links.
 
-    A broker out of reach is always avoided for the moment; slow ones and those that failed are by
-    the fault table, when that is switched on. An avoided one is used when no other is left.
+    A broker out of reach is always avoided for the moment; slow and failed brokers are avoided by
+    the fault table, when it is switched on. An avoided broker is used when there is no other.
 
     Args:
-        config: The producer's.
-        clock: For isolation.
-        links: By broker name: the producer's own, as they come.
+        config: Settings of the producer.
+        clock: Clock of the isolations.
+        links: Links of the producer by broker name.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class FaultStrategy:
         self._avoiding: dict[str, asyncio.TimerHandle] = {}
 
     def close(self) -> None:
-        """Look at no broker again."""
+        """Cancel the timers."""
         for timer in self._avoiding.values():
             timer.cancel()
         self._avoiding.clear()
@@ -59,7 +59,7 @@ class FaultStrategy:
         self.rested(link)
 
     def rested(self, link: BrokerLink) -> None:
-        """Decide whether a broker is to be avoided, and until when."""
+        """Set whether a broker is avoided, and the timer for the end of its isolation."""
         name = link.broker_name
         isolated_ms = self.isolated_ms(name)
         link.is_avoided = link.is_down or link.is_leaving or isolated_ms > 0
@@ -70,13 +70,13 @@ class FaultStrategy:
             self._avoiding[name] = self._loop.call_later(isolated_ms / 1000, self.rested, link)
 
     def isolated_ms(self, broker_name: str) -> int:
-        """Return for how much longer a broker is avoided because of its latency or failure."""
+        """Return the rest of a broker's isolation for its latency or failure, ms."""
         if self._faults is None:
             return 0
         return self._faults.isolated_ms(broker_name, now_ms=self._clock.monotonic_ms())
 
     def sends(self) -> dict[str, BrokerSends]:
-        """Return how sending to each broker went, and whether it is avoided or away."""
+        """Return the counters, the isolation and the reachability of each broker."""
         return {
             name: BrokerSends(
                 stored=link.counts.stored,
@@ -90,7 +90,7 @@ class FaultStrategy:
         }
 
     def next_but(self, publish_info: TopicPublishInfo, avoid: str) -> int:
-        """Return the next queue of the round for a retry: elsewhere, best where all is well."""
+        """Return the next queue of the round for a retry, best one of another broker in order."""
         index = publish_info.next_where(lambda queue: self._is_better(queue, avoid))
         if publish_info.links[index].is_avoided or publish_info.queues[index].broker_name == avoid:
             index = publish_info.next_where(lambda queue: queue.broker_name != avoid)
@@ -101,7 +101,7 @@ class FaultStrategy:
         return queue.broker_name != avoid and (link is None or not link.is_avoided)
 
     def next_index(self, publish_info: TopicPublishInfo) -> int:
-        """Return the next queue of the round, best one whose broker is not to be avoided."""
+        """Return the next queue of the round, best one whose broker is not avoided."""
         index = publish_info.next()
         if not publish_info.links[index].is_avoided:
             return index
@@ -115,7 +115,7 @@ class FaultStrategy:
         return index
 
     def turns(self, publish_info: TopicPublishInfo, count: int) -> Sequence[MessageQueue]:
-        """Return the queues for the next `count` messages of a round, but those to be avoided."""
+        """Return the queues for the next `count` messages of a round, without avoided ones."""
         first = self.next_index(publish_info)
         publish_info.skip(count - 1)
         turns = publish_info.queues[first:] + publish_info.queues[:first]

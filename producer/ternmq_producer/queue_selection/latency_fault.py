@@ -9,19 +9,19 @@ from typing import Final, NamedTuple
 
 
 class FaultRule(NamedTuple):
-    """Isolations by latency, as one version of RocketMQ has them."""
+    """Isolations by latency in one version of RocketMQ."""
 
     latencies_ms: tuple[int, ...]
-    """Ascending. The highest one that is not above a latency decides."""
+    """Limits of latency, ascending. The highest limit that a latency reaches counts."""
 
     isolations_ms: tuple[int, ...]
-    """For so long, one for each."""
+    """Isolation of each limit."""
 
     failure_latency_ms: int
-    """Latency that a failure counts as."""
+    """Assumed latency of a failure."""
 
     def isolation_ms(self, latency_ms: int) -> int:
-        """Return for how long a broker with this latency is avoided; 0 = not at all."""
+        """Return the isolation of a broker with a latency, ms; 0 = none."""
         for limit_ms, isolation_ms in zip(
             reversed(self.latencies_ms), reversed(self.isolations_ms), strict=True
         ):
@@ -50,7 +50,7 @@ class FaultItem:
     """Latency and isolation of one broker."""
 
     latency_ms: int
-    """Latency of its newest answer, or the one that its newest failure counts as."""
+    """Latency of the newest answer, or the assumed latency of the newest failure."""
 
     until_ms: int
     """End of the time in which the broker is avoided."""
@@ -84,11 +84,11 @@ class LatencyFaultTolerance:
         return 0 if fault is None else max(0, fault.until_ms - now_ms)
 
     def pick_one_at_least(self, broker_names: Iterable[str], *, now_ms: int) -> str:
-        """Return the broker to use when all are to be avoided: in turn, one of the better half.
+        """Return the broker to use when all are avoided: in turn, one of the better half.
 
         Args:
-            broker_names: At least one.
-            now_ms: Now.
+            broker_names: Names, at least one.
+            now_ms: Monotonic time.
 
         Source:
             RocketMQ `LatencyFaultToleranceImpl.pickOneAtLeast`.

@@ -1,4 +1,4 @@
-"""Reachability of the brokers that a producer sends to, found out without a send."""
+"""Reachability of the brokers that a producer sends to, found without a send."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ LOOK_S: Final = 1.0
 class BrokerReachability:
     """Reachability of the brokers of one producer's topics. Owned by its `MessageSender`.
 
-    Whether a broker can be reached the client knows, whichever part of it tried last; this class
-    knows which brokers count: those of the topics sent to, by their routes of now.
+    The client knows the outcome of the last attempt to reach each broker; this class knows the
+    brokers that count: those in the current routes of the topics sent to.
 
     Args:
-        client: Dials brokers, asks for routes.
-        publish_infos: By topic, as the owner has them now.
-        links: By broker name: every one that there ever was.
+        client: Client that dials brokers and asks for routes.
+        publish_infos: Publish infos of the owner by topic.
+        links: Links of the owner by broker name, never removed.
     """
 
     def __init__(
@@ -36,40 +36,40 @@ class BrokerReachability:
         self._publish_infos = publish_infos
         self._links = links
         self._lost: set[str] = set()
-        """Topics that were sent to and have no route any more, or nothing to be written."""
+        """Topics that lost their route, or every queue to write to, after a send."""
         self._unanswered: set[str] = set()
-        """Topics whose route nobody told, or that had no master, when it was asked for last."""
+        """Topics without an answer about their route, or without a master, at the last request."""
 
     def is_connected(self) -> bool:
-        """Return whether a broker can be reached, as far as known."""
+        """Return whether a broker could be reached at the last attempt."""
         links = self._counting()
         return any(not link.is_away for link in links) if links else not self._unanswered
 
     def lose(self, topic: str) -> None:
-        """Record that a topic that was sent to has no queues any more."""
+        """Record that a topic has lost its queues after a send."""
         self._lost.add(topic)
 
     def is_lost(self, topic: str) -> bool:
-        """Return whether a topic had queues and has none."""
+        """Return whether a topic lost its queues and has none."""
         return topic in self._lost and topic not in self._publish_infos
 
     def note(self, topic: str, error: TernError) -> None:
-        """Record why a send found no queues."""
+        """Record the error of a send that found no queues."""
         if isinstance(error, TransportError):
             self._unanswered.add(topic)
         else:
             self._unanswered.discard(topic)
 
     async def run(self) -> None:
-        """Look until cancelled, which is safe at any moment: what it began goes on for others."""
+        """Try brokers and routes at each interval until cancelled, which is safe at any moment."""
         while True:
             await asyncio.sleep(LOOK_S)
             await self._look()
 
     async def _look(self) -> None:
-        """While no broker is connected, try each, and ask for routes that are gone.
+        """Try every broker and ask for missing routes, while no broker is connected.
 
-        So `is_connected` follows brokers that come back elsewhere, and those never sent to.
+        So `is_connected` follows brokers that return at another address, and those never sent to.
         """
         self._lost -= self._publish_infos.keys()
         self._unanswered -= self._publish_infos.keys()
@@ -96,7 +96,7 @@ class BrokerReachability:
             await self._client.broker(broker_name)
 
     def _counting(self) -> list[BrokerLink]:
-        """Return the links of the topics sent to, each once; all, while no topic has queues."""
+        """Return the links of the topics sent to, each once; all while no topic has queues."""
         infos = self._publish_infos.values()
         counting = {link.broker_name: link for info in infos for link in info.links}
         return list((counting or self._links).values())

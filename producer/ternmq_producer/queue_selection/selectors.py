@@ -1,8 +1,8 @@
-"""Ways to choose a message's queue, to be given to `send(selector=…)`. Pure but for the random one.
+"""Selectors of a message's queue, for `send(selector=…)`. Pure but for the random one.
 
-A selector is any callable that takes the topic's queues, which come sorted, and the message. Its
-message stays on the queue that it chose and in its order, unless the selector says
-`keeps_order = False`: then it may be tried again on another.
+A selector is a callable that gets the topic's sorted queues and the message. The message stays on
+the chosen queue and in its order. Where the selector has `keeps_order = False`, a retry may use
+another queue.
 
 Source: RocketMQ `SelectMessageQueueByHash`, `SelectMessageQueueByRandom`,
 `SelectMessageQueueByMachineRoom`.
@@ -19,31 +19,25 @@ from ternmq_model.properties import java_hash
 from ternmq_model.queue import MessageQueue
 
 QueueSelector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
-"""Chooses the queue of a message among those of its topic, which come sorted."""
+"""Function that chooses the queue of a message among the sorted queues of its topic."""
 
 
 def keeps_order(selector: QueueSelector) -> bool:
-    """Return whether messages stay where `selector` put them."""
+    """Return whether messages stay on the queue that `selector` chose."""
     return getattr(selector, "keeps_order", True) is not False
 
 
 def is_ordered(
     message: Message, queue: MessageQueue | None, selector: QueueSelector | None
 ) -> bool:
-    """Return whether `message` has a place in an order: one queue, and no message overtakes it.
-
-    Args:
-        message: What is sent.
-        queue: The sender's choice of a queue; None when it made none.
-        selector: The sender's function that chooses a queue; None when it has none.
-    """
+    """Return whether `message` is ordered: it stays on one queue, and none overtakes it."""
     if queue is None and selector is None:
         return bool(message.sharding_key)
     return selector is None or keeps_order(selector)
 
 
 class RoundRobin:
-    """In turn: what a producer does without a selector, with a round of this object's own."""
+    """Selector of the queues in turn, as a producer without a selector, with its own round."""
 
     keeps_order: ClassVar[bool] = False
 
@@ -57,10 +51,10 @@ class RoundRobin:
 
 
 class ByRandom:
-    """Any queue.
+    """Selector of a random queue.
 
     Args:
-        random: What draws, such as `random.Random()`.
+        random: Source of randomness, such as `random.Random()`.
     """
 
     keeps_order: ClassVar[bool] = False
@@ -69,37 +63,38 @@ class ByRandom:
         self._random = random
 
     def __call__(self, queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-        """Return one of them."""
+        """Return a random queue."""
         return self._random.choice(queues)
 
 
 class ByHash:
-    """The queue of a value's hash, the same for the same value as long as the queues are the same.
+    """Selector of the queue of a value's hash, always the same while the queues stay the same.
 
     Args:
-        value: Hashed as Java does: a text, or a whole number of 32 bits, which is its own hash.
+        value: Text, hashed as in Java, or a whole number of 32 bits, which is its own hash.
     """
 
     def __init__(self, value: str | int) -> None:
         self._hash = value if isinstance(value, int) else java_hash(value)
 
     def __call__(self, queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-        """Return its queue."""
+        """Return the queue of the value."""
         return queues[abs(self._hash) % len(queues)]
 
 
 class ByKey:
-    """The queue of the hash of something that the message itself says.
+    """Selector of the queue of the hash of a message's key.
 
     Args:
-        key_of: Returns it. None = the sharding key, else the first of the keys.
+        key_of: Function that returns the key of a message. None = the sharding key, else the first
+            of the keys.
     """
 
     def __init__(self, key_of: Callable[[Message], str] | None = None) -> None:
         self._key_of = key_of or _first_key
 
     def __call__(self, queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-        """Return its queue.
+        """Return the queue of the message's key.
 
         Raises:
             UsageError: The message has no key.
@@ -111,11 +106,11 @@ class ByKey:
 
 
 class ByMachineRoom:
-    """In turn among the queues of brokers in certain rooms: those whose names begin so.
+    """Selector, in turn, of the queues of brokers in certain machine rooms.
 
     Args:
         rooms: Beginnings of broker names, such as `("shanghai-",)`.
-        elsewhere: Take any queue when no broker of these rooms has one; else that is an error.
+        elsewhere: Use any queue when no broker of these rooms has one. False = raise an error.
     """
 
     keeps_order: ClassVar[bool] = False
@@ -131,7 +126,7 @@ class ByMachineRoom:
         """Return the next queue.
 
         Raises:
-            UsageError: No broker of the rooms has one, and none elsewhere is wanted.
+            UsageError: No broker of the rooms has a queue, and `elsewhere` is False.
         """
         near = [queue for queue in queues if queue.broker_name.startswith(self._rooms)]
         if not near and not self._elsewhere:
@@ -149,10 +144,10 @@ def chosen_queue(
     queue: MessageQueue | None,
     selector: QueueSelector | None,
 ) -> MessageQueue:
-    """Return the queue that the caller chose: `queue`, or by `selector`, which has all `queues`.
+    """Return `queue`, or the choice of `selector` among `queues`.
 
     Raises:
-        UsageError: Both are given, or what was chosen is no queue of the message's topic.
+        UsageError: Both are given, or the choice is no queue of the message's topic.
     """
     if selector is not None:
         if queue is not None:
@@ -162,7 +157,7 @@ def chosen_queue(
         except TypeError:
             check_function("selector", selector, 2)
             raise
-    if not isinstance(queue, MessageQueue):  # whoever does not check types learns it here
+    if not isinstance(queue, MessageQueue):  # for callers without a type checker
         raise UsageError(f"{queue!r} was chosen for {message.topic!r}, which is no queue")
     if queue.topic != message.topic or not 0 <= queue.queue_id < 1 << 31:
         raise UsageError(f"a message for {message.topic!r} cannot go to {queue}")

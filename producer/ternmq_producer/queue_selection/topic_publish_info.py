@@ -59,7 +59,7 @@ class TopicPublishInfo:
         return index
 
     def next_where(self, is_fit: Callable[[MessageQueue], bool]) -> int:
-        """Return the index of the next queue of the round that is fit, or of the next if none is.
+        """Return the index of the next fit queue of the round, or of the next one if none is fit.
 
         Source:
             RocketMQ `TopicPublishInfo.selectOneMessageQueue`.
@@ -71,13 +71,13 @@ class TopicPublishInfo:
         return self.next()
 
     def skip(self, count: int) -> int:
-        """Return the index of the next queue, and move the round on by `count` messages."""
+        """Return the index of the next queue, and advance the round by `count` messages."""
         index = self._next_index
         self._next_index = (index + count) % self._count
         return index
 
     def index_of_key(self, sharding_key: str) -> int:
-        """Return the index of the queue that messages with `sharding_key` go to.
+        """Return the index of the queue of `sharding_key`.
 
         Source:
             RocketMQ `SelectMessageQueueByHash`.
@@ -92,11 +92,11 @@ class TopicPublishInfo:
 
     @property
     def is_reachable(self) -> bool:
-        """True while any broker of the topic can be reached, as far as known."""
+        """True while a broker of the topic could be reached at the last attempt."""
         return any(not link.is_away for link in self.links)
 
     def check_reachable(self) -> None:
-        """Raise `Unreachable` where nothing can be sent now."""
+        """Raise `Unreachable` when no broker of the topic can be reached."""
         if not self.is_reachable:
             topic = self.topic.decode()
             raise Unreachable(f"topic {topic}: none of its brokers can be reached at present")
@@ -104,10 +104,11 @@ class TopicPublishInfo:
     def properties_of(self, message: Message) -> bytes:
         """Check `message`, which is for this topic, and return its properties, encoded.
 
-        Most messages have a tag and nothing else, and there are few tags: those are remembered.
+        Most messages have a tag and nothing else, and there are few tags: their properties are
+        cached.
 
         Raises:
-            IllegalMessage: It breaks a limit.
+            IllegalMessage: The message breaks a limit.
         """
         body = message.body
         tags = message.tags
@@ -152,11 +153,10 @@ class TopicPublishInfo:
 
 
 class QueueFinder:
-    """Finds the queues of topics, once for all sends that wait for the same one.
+    """Finder of the queues of topics, once for all sends that wait for the same topic.
 
-    While none of a topic's brokers has a master its route is asked again and again, as long as a
-    send waits: a master may be about to return, or a slave about to be promoted. Owned by one
-    producer.
+    While no broker of a topic has a master, its route is asked again as long as a send waits: a
+    master may return, or a slave may be promoted. Owned by one producer.
     """
 
     def __init__(self, client: ClientInstance, config: ProducerConfig) -> None:
@@ -165,24 +165,24 @@ class QueueFinder:
         self._asking = SingleFlight[str, Sequence[MessageQueue]](client.tasks)
         self._waiting = Counter[str]()
         self._reasons: dict[str, TernError] = {}
-        """Reasons that nothing can be sent at present, by topic."""
+        """Errors that prevent sends at present, by topic."""
 
     async def find(self, topic: str, deadline_ms: int) -> Sequence[MessageQueue]:
-        """Return the queues of `topic` to send to, asking for its route at need.
+        """Return the queues of `topic` to send to, asking for its route when it is unknown.
 
-        Cancelling is safe: the question goes on for others.
+        Cancelling is safe: the request goes on for other callers.
 
         Raises:
-            TernError: There is no route, nobody to ask, nothing that can be written, or no master
-                before `deadline_ms`.
-            RequestTimedOut: No answer came before that.
+            TernError: The topic has no route or no queue to write to, no NameServer answers, or no
+                master came before `deadline_ms`.
+            RequestTimedOut: No answer came before `deadline_ms`.
         """
         left_ms = deadline_ms - self._client.env.clock.monotonic_ms()
         self._waiting[topic] += 1
         try:
             async with asyncio.timeout(max(0, left_ms) / 1000):
                 while not (queues := await self._asking.run(topic, lambda: self._ask(topic))):
-                    pass  # the question ended because nobody waited
+                    pass  # the request ended because no caller waited
             return queues
         except TimeoutError:
             if (reason := self._reasons.get(topic)) is None:
@@ -192,7 +192,7 @@ class QueueFinder:
             self._waiting[topic] -= 1
 
     async def _ask(self, topic: str) -> Sequence[MessageQueue]:
-        """Return the queues of `topic` once there are some; none when nobody waits any more."""
+        """Return the queues of `topic` once there are some; none when no caller waits."""
         client, config = self._client, self._config
         try:
             while self._waiting[topic]:
@@ -217,7 +217,7 @@ class QueueFinder:
 
 
 def no_queues(route: TopicRoute) -> TernError:
-    """Return why nothing can be sent to a topic that exists."""
+    """Return the error of sends to a topic that exists and has no queue to write to."""
     if any(Permission.WRITE in data.permissions and data.write_queues for data in route.queues):
         return Unreachable(f"topic {route.topic}: none of its brokers has a master at present")
     return refusal(ResponseCode.NO_PERMISSION, f"topic {route.topic}: may not be written")

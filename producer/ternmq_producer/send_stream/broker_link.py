@@ -1,4 +1,4 @@
-"""Link to one broker: one stream, opened for the first message and again after it broke.
+"""Link to one broker: one stream, opened for the first message and again after a break.
 
 The `Batcher` decides which messages are sent and when; `decide_retry` decides the step after a
 failure.
@@ -47,10 +47,10 @@ SendStream = ClientStream[messages.SendStreamReply, messages.SendStreamRequest]
 _ROUTE_IS_OLD: Final = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION})
 
 _LEAVING_S: Final = 1.0
-"""Time that messages go elsewhere, if they may, after a broker said that it takes none."""
+"""Time that messages go to other brokers, if they may, after a broker refused all messages."""
 
 _BROKEN_OPENINGS_MAX: Final = 3
-"""A broker whose stream breaks so often while it is opened is out of reach."""
+"""Breaks in a row during the opening of a stream after which the broker is out of reach."""
 
 
 class LinkOwner(Protocol):
@@ -58,17 +58,17 @@ class LinkOwner(Protocol):
 
     @property
     def config(self) -> ProducerConfig:
-        """The producer's settings."""
+        """Settings of the producer."""
         ...
 
     @property
     def group(self) -> str:
-        """The producer group."""
+        """Name of the producer group."""
         ...
 
     @property
     def client(self) -> ClientInstance:
-        """Connections, clock, randomness."""
+        """Client with connections, clock and randomness."""
         ...
 
     @property
@@ -78,11 +78,11 @@ class LinkOwner(Protocol):
 
     @property
     def incarnation(self) -> str:
-        """Names the producer: its new stream with a broker ends its old one."""
+        """Identity of the producer, by which its new stream with a broker ends its old one."""
         ...
 
     def is_reachable(self, topic: str) -> bool:
-        """Return whether any broker of `topic` can be reached, as far as known."""
+        """Return whether a broker of `topic` could be reached at the last attempt."""
         ...
 
     def answered(self, link: "BrokerLink", latency_ms: int) -> None:
@@ -90,23 +90,23 @@ class LinkOwner(Protocol):
         ...
 
     def failed(self, link: "BrokerLink") -> None:
-        """Record that a broker was out of reach, or refused a batch for a reason of its own."""
+        """Record that a broker was out of reach, or refused a whole batch."""
         ...
 
     def rested(self, link: "BrokerLink") -> None:
-        """Record that a broker which was out of reach may be tried again."""
+        """Record that a broker that was out of reach may be tried again."""
         ...
 
     def unique_keys(self, born_host: bytes) -> UniqueKeys:
-        """Return the maker of keys; the first caller's address goes into them."""
+        """Return the generator of keys, which have the first caller's address."""
         ...
 
     def fail(self, pending: Pending, error: TernError) -> None:
-        """Answer `error`, unless there is an answer."""
+        """Answer `pending` with `error`, unless it has an answer."""
         ...
 
     def send_again(self, pending: Sequence[Pending], *, avoid: str, delay_s: float) -> None:
-        """Send messages by any queue, best not one of broker `avoid`; if there, after a pause."""
+        """Send messages by any queue, preferably of another broker than `avoid`, else later."""
         ...
 
 
@@ -114,11 +114,11 @@ class BrokerLink:
     """Link of a producer to one broker. Owned by its producer; one task runs `run`.
 
     Attributes:
-        broker_name: The broker.
-        is_down: It could not be reached and is not to be tried for a moment.
-        is_leaving: It refused messages a moment ago because it is draining or closing.
-        is_avoided: It is down, leaving or too slow, as its owner sees it: best send elsewhere.
-        counts: How sending went.
+        broker_name: Name of the broker.
+        is_down: True for a moment after a failed attempt to reach the broker.
+        is_leaving: True for a moment after a refusal by a draining or closing broker.
+        is_avoided: True while the owner prefers other brokers: this one is down, leaving or slow.
+        counts: Counters of sends.
     """
 
     def __init__(self, broker_name: str, owner: LinkOwner) -> None:
@@ -147,11 +147,11 @@ class BrokerLink:
         self._failures = 0
         self._looks_up = False
         self._broken_openings = 0
-        """Number of times in a row that the stream broke while it was opened."""
+        """Number of breaks in a row during the opening of the stream."""
 
-        self._is_draining = False  # it was logged that it takes no messages
+        self._is_draining = False  # the log has a line about the refusals
         self._away: TernError | None = None
-        """Reason that the broker cannot be reached or is leaving. None = it takes messages."""
+        """Reason that the broker cannot be reached or is leaving. None = it accepts messages."""
 
     @property
     def is_away(self) -> bool:
@@ -160,13 +160,15 @@ class BrokerLink:
         return is_missed or self._broken_openings >= _BROKEN_OPENINGS_MAX
 
     def add(self, pending: Pending) -> None:
-        """Send `pending`. Its sink has the answer at its deadline at the latest."""
+        """Send `pending`, whose sink has the answer at its deadline at the latest."""
         if pending.is_ordered and self._config.fail_fast and self.is_away:
-            # No other broker may take it, and it is not to wait.
+            # No other broker may store the message, and it must not wait.
             error = self._away
-            if not isinstance(error, Unreachable):  # another part of the client found it out
+            if not isinstance(error, Unreachable):  # found by another part of the client
                 error = Unreachable(f"broker {self.broker_name}: cannot be reached at present")
-            self._loop.call_soon(self._give_up, pending, error)  # so that the sender waits
+            self._loop.call_soon(
+                self._give_up, pending, error
+            )  # after the sender has begun to wait
             return
         self._batcher.add(pending)
         if pending.deadline_ms < self._timer_at_ms:
@@ -174,11 +176,11 @@ class BrokerLink:
         self._wake.set()
 
     def look(self) -> None:
-        """Try a broker that is away anew, now that a route may name it again."""
+        """Try a broker that is away again, since its route may have changed."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Send what comes until cancelled; try a broker that is away, so that it is known."""
+        """Send messages, and try a broker that is away, until cancelled."""
         while True:
             while self._batcher.is_empty and not (
                 self.is_away and self._client.routes.is_named(self.broker_name)
@@ -201,7 +203,7 @@ class BrokerLink:
             self._owner.rested(self)
 
     def fail_all(self, error: TernError) -> None:
-        """Answer everything with `error`: the producer is closing and waits no more."""
+        """Answer every message with `error`."""
         for timer in filter(None, (self._timer, self._leaving)):
             timer.cancel()
         for batch in self._batcher.break_off():
@@ -212,7 +214,7 @@ class BrokerLink:
             self._give_up(pending, error)
 
     async def _serve(self) -> TernError:
-        """Open the stream and send over it. Return why it ended."""
+        """Open the stream and send over it; return the error that ended it."""
         try:
             connection = await self._client.broker(self.broker_name)
             stream: SendStream = connection.open(SEND_STREAM)
@@ -274,7 +276,7 @@ class BrokerLink:
         self._looks_up = opened.looks_up_retries
         self._batcher.batch_bytes_max = min(config.batch_bytes, self._format.batch_bytes_max)
         self._write_error = None
-        self._take_in()
+        self._end_leaving()
         self._broken_openings = 0
         self._stream = stream
         self._client.sessions.attend(self.broker_name)
@@ -303,7 +305,7 @@ class BrokerLink:
                     batcher.withdraw(batch)
         except TernError as error:
             self._write_error = error
-            stream.cancel()  # which the reader notices
+            stream.cancel()  # ends the reader
 
     async def _read_replies(self, stream: SendStream) -> None:
         """Deliver answers until the broker ends the stream."""
@@ -328,7 +330,7 @@ class BrokerLink:
                 self._leave_out(error_of(reply.stored.status, self.broker_name))
             elif self._is_draining or self._away is not None:
                 self._is_draining = False
-                self._take_in()
+                self._end_leaving()
             if failures:
                 if is_brokers_fault(reply.stored.status):
                     self._owner.failed(self)
@@ -345,36 +347,36 @@ class BrokerLink:
             self._wake.set()
 
     def _leave_out(self, error: TernError) -> None:
-        """Send messages elsewhere for a moment where they may go there: the broker takes none."""
+        """Send messages to other brokers for a moment, since this one refuses all."""
         if not self._is_draining:
-            logger.info("broker takes no messages at present error=%s", error)
+            logger.info("broker accepts no messages at present error=%s", error)
         self._away, self._is_draining = error, True
         if self._leaving is not None:
             self._leaving.cancel()
         self.is_leaving = True
-        self._leaving = self._loop.call_later(_LEAVING_S, self._look_again)
+        self._leaving = self._loop.call_later(_LEAVING_S, self._return_to)
         self._owner.rested(self)
 
-    def _look_again(self) -> None:
-        """Send the next messages here again, to find out whether the broker takes some."""
+    def _return_to(self) -> None:
+        """Send the next messages here again."""
         if self._leaving is not None:
             self._leaving.cancel()
         self.is_leaving, self._leaving = False, None
         self._owner.rested(self)
 
-    def _take_in(self) -> None:
+    def _end_leaving(self) -> None:
         self._away = None
-        self._look_again()
+        self._return_to()
 
     def _settle_refused(self, batch: ProducerBatch, failures: list[SendFailure]) -> None:
-        """Try again, or give up, what the broker refused of `batch`; the rest is answered."""
+        """Retry the refused messages of `batch`, or give up."""
         codes = {each.error.code for each in failures if isinstance(each.error, RefusedError)}
         if codes & _ROUTE_IS_OLD:
             for topic in {failure.pending.topic.decode() for failure in failures}:
                 self._client.ask_route_again(topic)
         kept_bytes = sum(failure.pending.record_bytes for failure in failures)
         self._owner.buffer.give_back(batch.record_bytes - kept_bytes)
-        # Of a draining broker always the first delay: it, or the next master, may take them soon.
+        # Refusals of a draining broker are no attempts: it, or the next master, may accept soon.
         delay_s = self._delay_s(max(failure.pending.attempts for failure in failures) or 1)
         resting = self._settle(failures, delay_s=delay_s)
         self._batcher.release(batch.ordered_queues - resting)
@@ -382,9 +384,9 @@ class BrokerLink:
             self._loop.call_later(delay_s, self._release, resting, self._stream)
 
     def _settle_break(self, error: TernError) -> None:
-        """Try again, or give up, what the broken stream left behind.
+        """Retry the unanswered messages of a broken stream, or give up.
 
-        When it was not even opened, that is everything that waits.
+        A stream that did not open fails the waiting messages too.
         """
         failures: list[SendFailure] = []
         for batch in self._batcher.break_off():
@@ -407,7 +409,7 @@ class BrokerLink:
         for failure in failures:
             pending = failure.pending
             if isinstance(failure.error, BrokerDraining):
-                pending.attempts -= 1  # it did not look at the message
+                pending.attempts -= 1  # a refusal of all messages is no attempt
             decision = RetryDecision.GIVE_UP
             if not failure.is_overtaken and not pending.sink.done():
                 decision = decide_retry(
@@ -441,12 +443,12 @@ class BrokerLink:
         self._owner.fail(pending, renewed(error, may_have_happened=pending.maybe_stored))
 
     def _release(self, queues: set[MessageQueue], stream: SendStream | None) -> None:
-        if stream is self._stream:  # else they were released when it broke, and may travel again
+        if stream is self._stream:  # else the break released them, and they may travel again
             self._batcher.release(queues)
             self._wake.set()
 
     def _arm(self, deadline_ms: int) -> None:
-        """Look for expired messages at `deadline_ms`. One timer serves the whole link."""
+        """Set the timer of the link, which answers expired messages, to `deadline_ms`."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at_ms = deadline_ms
@@ -454,7 +456,7 @@ class BrokerLink:
         self._timer = self._loop.call_later(delay_s, self._expire)
 
     def _expire(self) -> None:
-        """Answer what ran out of time; end the stream of a broker that stays silent."""
+        """Answer expired messages with an error; cancel the stream of a silent broker."""
         self._timer, self._timer_at_ms = None, math.inf
         now_ms = self._clock.monotonic_ms()
         oldest_ms = self._batcher.oldest_batch_ms

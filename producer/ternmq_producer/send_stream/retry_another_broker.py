@@ -1,4 +1,4 @@
-"""Retries at another broker of messages that are stored, but not as safely as asked."""
+"""Retries at another broker of messages that are stored, but not safely enough."""
 
 from collections.abc import Sequence
 
@@ -11,11 +11,11 @@ from ternmq_producer.config import ProducerConfig
 
 
 class FallbackSink:
-    """A sink in front of a sender that has a result already, which counts unless another comes.
+    """Sink with a first result, which becomes the answer unless a retry brings another.
 
     Attributes:
-        is_held: The next result is kept, not told.
-        result: What was kept last.
+        is_held: True while the next result is stored instead of passed on.
+        result: Result stored last.
     """
 
     def __init__(self, sink: ResultSink) -> None:
@@ -24,7 +24,7 @@ class FallbackSink:
         self.result: SendResult | None = None
 
     def done(self) -> bool:
-        """Return whether nobody waits any more."""
+        """Return whether no caller waits any more."""
         return self._sink.done()
 
     def set_result(self, result: SendResult, /) -> None:
@@ -35,7 +35,7 @@ class FallbackSink:
             self._sink.set_result(result)
 
     def set_exception(self, error: BaseException, /) -> None:
-        """Pass the stored result on: the message is stored, whatever became of another try."""
+        """Answer with the stored result; with `error` when there is none."""
         if self.result is None:
             self._sink.set_exception(error)
         else:
@@ -45,17 +45,10 @@ class FallbackSink:
 def hold_back(
     batch: ProducerBatch, code: int, config: ProducerConfig, routes: RouteCache, broker_name: str
 ) -> Sequence[PendingSend]:
-    """Hold back results of messages to be tried at another broker; return those messages.
+    """Hold back the results of messages to retry at another broker; return those messages.
 
-    Nothing is tried a second time that must stay in its queue, that travels with many, or that may
-    not be stored twice.
-
-    Args:
-        batch: About to be answered.
-        code: Of the answer.
-        config: The producer's settings.
-        routes: Tell whether a topic can be written at another broker.
-        broker_name: Whose answer it is.
+    Ordered messages, those of `send_many` and `send_batch`, and those that must not be stored twice
+    have no such retry. `code` is that of the batch's answer.
     """
     if not (config.retry_another_broker_when_not_ok and config.duplicates_allowed):
         return ()
@@ -83,12 +76,12 @@ def hold_back(
 
 
 def let_go(held: Sequence[PendingSend]) -> Sequence[PendingSend]:
-    """Pass results on from now on; return the messages whose results were held back."""
-    kept: list[PendingSend] = []
+    """Pass later results on; return the messages whose results were held back."""
+    stored: list[PendingSend] = []
     for pending in held:
         sink = pending.sink
         if isinstance(sink, FallbackSink):
             sink.is_held = False
             if sink.result is not None and not sink.done():
-                kept.append(pending)
-    return kept
+                stored.append(pending)
+    return stored

@@ -6,14 +6,14 @@ from ternmq_model.errors import TernError, Unreachable
 
 
 class RetryDecision(Enum):
-    """Place of the next attempt, if there is one."""
+    """Broker of the next attempt, if there is one."""
 
     GIVE_UP = auto()
     AGAIN_HERE = auto()
     """At the same broker, in the same queue."""
 
     AGAIN_ANYWHERE = auto()
-    """In another queue, best at another broker."""
+    """In another queue, preferably at another broker."""
 
 
 def decide_retry(
@@ -27,23 +27,23 @@ def decide_retry(
     looks_up: bool,
     is_away: bool,
 ) -> RetryDecision:
-    """Return what follows after an attempt ended with `error`.
+    """Return the decision after an attempt that ended with `error`.
 
-    That nobody could be reached is no attempt: nothing was sent, and the send timeout is the limit.
+    An attempt that reached no broker does not count: the send timeout is its limit.
 
     Args:
-        error: Of this attempt.
-        attempts: Made so far, this one included.
-        attempts_max: That may be made.
-        is_ordered: It must stay in its queue.
-        maybe_stored: An attempt, this one included, may have stored it.
-        duplicates_allowed: Whether storing it twice is better than not knowing.
-        looks_up: The broker finds out whether it stored a message before it stores it again.
-        is_away: The broker is out of reach, and not just its stream broken.
+        error: Error of the attempt.
+        attempts: Number of attempts so far, this one included.
+        attempts_max: Limit of attempts.
+        is_ordered: True for a message that must stay in its queue.
+        maybe_stored: True when an attempt, this one included, may have stored the message.
+        duplicates_allowed: True where a duplicate is better than an unknown outcome.
+        looks_up: True for a broker that searches a message before it stores it again.
+        is_away: True for a broker out of reach, not just a broken stream.
 
     Source:
         RocketMQ `DefaultMQProducerImpl.sendDefaultImpl`, except that an attempt which may have
-        stored the message is repeated at the same broker first: it alone can tell.
+        stored the message is repeated at the same broker first, which alone can search it.
     """
     if not error.retryable:
         return RetryDecision.GIVE_UP

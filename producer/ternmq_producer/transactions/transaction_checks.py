@@ -1,4 +1,4 @@
-"""Checks of transactions: answers to brokers that ask what became of one."""
+"""Checks of transactions: answers to brokers that ask for the outcome of a transaction."""
 
 import asyncio
 import logging
@@ -19,13 +19,13 @@ from ternmq_remoting.environment import Blocking
 logger = logging.getLogger(__name__)
 
 QUESTIONS_MAX: Final = 2000
-"""Questions that may wait for the checker; a broker asks again what is beyond."""
+"""Questions that may wait for the checker; brokers repeat those beyond the limit."""
 
 Check = Callable[[StoredMessage], Resolution | Awaitable[Resolution]]
 
 
 async def decide(blocking: Blocking, function: Callable[..., Any], *args: object) -> Resolution:
-    """Return what an application's function says; UNKNOWN when it raises.
+    """Return the result of an application's function; UNKNOWN when the function raises.
 
     A plain function runs in a thread. Cancelling stops the waiting, not such a function.
     """
@@ -49,13 +49,13 @@ class TransactionChecks:
     """Checks that brokers ask for. Owned by its producer.
 
     Args:
-        group: The producer group.
-        check: Says what became of a message's transaction.
-        client: Open.
-        ends: Carries the answers.
-        is_running: Whether the local transaction of a message with this id still runs here.
-        workers: Checks at a time.
-        timeout_s: For an answer to reach its broker.
+        group: Name of the producer group.
+        check: Function that returns the outcome of a message's transaction.
+        client: Open client.
+        ends: Sender of the answers.
+        is_running: Function that returns whether the local transaction of a message id still runs.
+        workers: Limit of concurrent checks.
+        timeout_s: Time limit for an answer to reach its broker.
     """
 
     def __init__(
@@ -74,47 +74,47 @@ class TransactionChecks:
         self._client = client
         self._ends = ends
         self._is_running = is_running
-        self._room = asyncio.Semaphore(workers)
+        self._workers = asyncio.Semaphore(workers)
         self._timeout_s = timeout_s
         self._active: set[tuple[str, int]] = set()
 
     def asked(self, reply: groups.SessionReply, broker_name: str) -> None:
-        """Answer a broker's question; one that is being answered, and one too many, is dropped."""
-        told = reply.check_transaction
-        key = (broker_name, told.transaction_offset)
-        if told.producer_group != self._group or key in self._active:
+        """Answer a broker's question; drop a repeated one, and those beyond the limit."""
+        question = reply.check_transaction
+        key = (broker_name, question.transaction_offset)
+        if question.producer_group != self._group or key in self._active:
             return
         if len(self._active) >= QUESTIONS_MAX:
             logger.warning("question dropped broker=%s waiting=%d", broker_name, len(self._active))
             return
         self._active.add(key)
-        name = f"check {told.message_id}"
-        self._client.tasks.spawn(self._answer(told, broker_name), name).add_done_callback(
+        name = f"check {question.message_id}"
+        self._client.tasks.spawn(self._answer(question, broker_name), name).add_done_callback(
             lambda _task: self._active.discard(key)
         )
 
-    async def _answer(self, told: groups.CheckTransaction, broker_name: str) -> None:
+    async def _answer(self, question: groups.CheckTransaction, broker_name: str) -> None:
         try:
-            message = decode_single(told.record, broker_name, check_crc=False)
+            message = decode_single(question.record, broker_name, check_crc=False)
         except CorruptRecord as error:
             logger.error(
-                "question not understood broker=%s transaction=%d error=%s",
+                "question unreadable broker=%s transaction=%d error=%s",
                 broker_name,
-                told.transaction_offset,
+                question.transaction_offset,
                 error,
             )
             return
         resolution = Resolution.UNKNOWN
-        async with self._room:
-            if not self._is_running(told.message_id):
+        async with self._workers:
+            if not self._is_running(question.message_id):
                 resolution = await decide(self._client.env.blocking, self._check, message)
-        self._ends.tell(
+        self._ends.send(
             broker_name,
             end_request(
                 group=self._group,
                 topic=message.topic,
-                message_id=told.message_id,
-                transaction=told.transaction_offset,
+                message_id=question.message_id,
+                transaction=question.transaction_offset,
                 resolution=resolution,
                 from_check=True,
             ),
@@ -131,7 +131,7 @@ def end_request(
     resolution: Resolution,
     from_check: bool = False,
 ) -> transactions.EndTransactionRequest:
-    """Return what tells a broker how a transaction ended."""
+    """Return the request that ends a transaction."""
     return transactions.EndTransactionRequest(
         producer_group=group,
         topic=topic,

@@ -1,7 +1,6 @@
-"""Ends of transactions: brokers are told over one stream each, with natural batching.
+"""Ends of transactions, sent to each broker over one stream, with natural batching.
 
-To end a transaction twice does no harm, so whatever had no answer is told again, until its time is
-over.
+A repeated end does no harm, so ends without an answer are sent again until their time limit.
 """
 
 import asyncio
@@ -38,7 +37,7 @@ class TransactionEnd:
 
 
 class EndLink:
-    """The ends that go to one broker. Owned by its producer; one task runs `run`."""
+    """Ends for one broker. Owned by its producer; one task runs `run`."""
 
     def __init__(self, broker_name: str, client: ClientInstance, *, retry: RetryPolicy) -> None:
         self.broker_name = broker_name
@@ -51,7 +50,7 @@ class EndLink:
         self._failure: TernError | None = None
 
     def add(self, end: TransactionEnd) -> None:
-        """Send an end; it has its answer soon after its deadline at the latest."""
+        """Append an end, whose answer is set soon after its deadline at the latest."""
         self._waiting.append(end)
         self._wake.set()
 
@@ -73,10 +72,10 @@ class EndLink:
             self._expire()
 
     def fail_all(self, error: TernError) -> None:
-        """Answer everything with `error`: the producer waits no more."""
+        """Answer every end with `error`."""
         waiting, self._waiting = self._waiting, deque()
         for end in waiting:
-            _give(end, error)
+            _fail(end, error)
 
     async def _some(self) -> None:
         while not self._waiting:
@@ -84,7 +83,7 @@ class EndLink:
             await self._wake.wait()
 
     async def _serve(self) -> None:
-        """Send waiting ends over one stream, until that breaks or the broker asks for a pause."""
+        """Send waiting ends over one stream, until it breaks or the broker asks for a pause."""
         stream = TransactionStream(
             self._client,
             self.broker_name,
@@ -103,7 +102,7 @@ class EndLink:
             stream.close()
 
     def _take(self) -> list[TransactionEnd]:
-        """Return what is told next; what nobody waits for any more is dropped."""
+        """Remove and return the ends of the next request, and drop those without a waiter."""
         batch: list[TransactionEnd] = []
         now_ms = self._clock.monotonic_ms()
         while self._waiting and len(batch) < ROWS_MAX:
@@ -115,7 +114,7 @@ class EndLink:
         return batch
 
     async def _exchange(self, stream: EndStream, batch: list[TransactionEnd]) -> bool:
-        """Send a batch and deliver its answers; return False when some are to be sent again."""
+        """Send a batch and set its answers; return False when some ends must be sent again."""
         request = transactions.EndTransactionsRequest(transactions=[end.request for end in batch])
         again: list[TransactionEnd] = list(batch)
         try:
@@ -137,7 +136,7 @@ class EndLink:
         return not again
 
     def _settle(self, end: TransactionEnd, outcome: transactions.EndTransactionReply) -> bool:
-        """Deliver an answer, unless the end is to be sent again."""
+        """Set an answer and return True; return False when the end must be sent again."""
         if end.answer.done():
             return True
         if outcome.status.code == 0:
@@ -147,7 +146,7 @@ class EndLink:
         if error.code in LATER and not error.may_have_happened:
             self._failure = error
             return False
-        _give(end, error)
+        _fail(end, error)
         return True
 
     def _expire(self) -> None:
@@ -164,21 +163,21 @@ class EndLink:
             f"broker {self.broker_name}: the end was not confirmed in time{why}"
         )
         error.may_have_happened = end.maybe_told
-        _give(end, error)
+        _fail(end, error)
 
 
-def _give(end: TransactionEnd, error: TernError) -> None:
+def _fail(end: TransactionEnd, error: TernError) -> None:
     if not end.answer.done():
         end.answer.set_exception(error)
-        end.answer.exception()  # an end that nobody waits for must not be reported as a bug
+        end.answer.exception()  # asyncio must not report an end without a waiter as a bug
 
 
 class TransactionEnds:
-    """Ends that brokers are told. Owned by its producer.
+    """Ends for all brokers of a producer, which owns them.
 
     Args:
-        client: Open.
-        retry: The waits after a failure.
+        client: Open client.
+        retry: Waits after a failure.
     """
 
     def __init__(self, client: ClientInstance, *, retry: RetryPolicy) -> None:
@@ -189,12 +188,13 @@ class TransactionEnds:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def tell(
+    def send(
         self, broker_name: str, request: transactions.EndTransactionRequest, *, timeout_s: float
     ) -> "asyncio.Future[transactions.EndTransactionReply]":
         """Send the end of a transaction to a broker; return the future of its answer.
 
-        The future raises what the broker or the way to it said; nobody need await it.
+        The future raises the refusal of the broker or the error of the stream; it need not be
+        awaited.
         """
         link = self._links.get(broker_name)
         if link is None:
@@ -221,7 +221,7 @@ class TransactionEnds:
         await self._idle.wait()
 
     def abandon(self) -> None:
-        """Answer everything that has no answer yet: the producer is closed."""
+        """Answer every end that has no answer yet with `ClosedError`."""
         error = ClosedError("the producer was closed before the end was confirmed")
         for link in self._links.values():
             link.fail_all(error)

@@ -1,4 +1,4 @@
-"""Transactional messages: seen when the sender's own work is done, and only then."""
+"""Transactional messages: visible after the sender's local transaction, and only then."""
 
 import asyncio
 import logging
@@ -43,48 +43,49 @@ _STATES: Final = {
     Resolution.COMMIT: "COMMIT_MESSAGE",
     Resolution.ROLLBACK: "ROLLBACK_MESSAGE",
 }
-"""States by the names that RocketMQ's traces use."""
+"""Names of the states in RocketMQ's traces."""
 
 
 class TransactionProducer(Lifecycle):
-    """Sends messages whose fate is that of a local transaction.
+    """Sends messages that are delivered only if a local transaction commits.
 
         async with TransactionProducer("payers", execute=pay, check=was_paid) as producer:
             result = await producer.send(Message("paid", body), order)
 
-    Each send stores a *half message*, which nobody can read, calls `execute(message, argument)`,
-    and tells the broker how that ended: the message is then delivered, or never. When the broker
-    does not hear of it, because this process died or said UNKNOWN, it asks any live producer of the
-    group, which calls `check(message)`.
+    Each send stores a *half message*, which no consumer can read, calls
+    `execute(message, argument)`, and sends its result to the broker, which delivers or drops the
+    message. A broker without a result, because this process died or returned UNKNOWN, asks any live
+    producer of the group, which calls `check(message)`.
 
-    Both functions are `async def`, or plain ones, which run in a thread. What they raise is logged
-    and counts as UNKNOWN. `check` must find out, from where `execute` keeps its work, what became
-    of a message, also of one that another process has sent; while that may still run, it says
-    UNKNOWN.
+    Both functions are `async def`, or plain ones, which run in a thread. An exception is logged and
+    counts as UNKNOWN. `check` must look up the outcome of a message in the store of `execute`, also
+    of a message that another process has sent; while `execute` may still run, it returns UNKNOWN.
 
-    Used on the event loop that entered it, by any number of tasks. Leaving the block waits for
-    ends of transactions that are under way, at most the send timeout, and then as `Producer` does.
+    Any number of tasks may use the producer, on the event loop that entered the block. The end of
+    the block waits for ends of transactions that are under way, at most the send timeout, and then
+    like that of `Producer`.
 
     Args:
-        group: Name of the producer group: all of it must be able to check.
-        execute: Does the local transaction.
-        check: Says what became of one.
-        topics: The brokers of these topics may ask this producer from the start on; those of
-            others, once something was sent to them. A process that only checks needs them.
-        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of such. None = as
-            in `client`.
-        config: How to send. That a half message may be stored twice is never allowed.
-        client: How to find and talk to services.
-        interceptors: Called before and after every half message.
-        env: The seams. None = the real world.
+        group: Name of the producer group: each of its members must be able to check.
+        execute: Function that runs the local transaction.
+        check: Function that returns the outcome of a local transaction.
+        topics: Topics whose brokers may ask this producer from the start on; brokers of others may
+            ask after the first send to them. A process that only checks needs `topics`.
+        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of these. None = the
+            one in `client`.
+        config: Settings of the producer. Half messages are never stored twice, whatever
+            `duplicates_allowed` is.
+        client: Settings of the connections.
+        interceptors: Interceptors, called before and after every half message.
+        env: Clock, network and threads. None = the operating system's.
 
     Raises:
         IllegalName: The group's or a topic's name is illegal.
-        ConfigError: A NameServer's address is, an argument has another type, or `nameserver` and
+        ConfigError: An address is illegal, an argument has another type, or `nameserver` and
             `client` name different NameServers.
         UsageError: `execute` is no function of two arguments, or `check` none of one.
 
-    Source: RocketMQ `TransactionMQProducer`; unlike there the end is awaited.
+    Source: RocketMQ `TransactionMQProducer`; here the producer awaits the end.
     """
 
     def __init__(
@@ -181,28 +182,29 @@ class TransactionProducer(Lifecycle):
         check_after_s: int | None = None,
         end_awaited: bool = True,
     ) -> TransactionResult:
-        """Send a half message, do the local transaction, and tell the broker how it ended.
+        """Send a half message, run the local transaction, and send its outcome to the broker.
 
-        Cancelling before the half message is stored sends nothing or leaves one that is asked for;
-        cancelling later leaves the local transaction to itself: the broker asks for it.
+        Cancelling before the half message is stored sends nothing, or leaves a half message that
+        the broker checks. Cancelling later does not stop the local transaction: the broker checks.
 
         Args:
-            message: Not to be changed until it is answered. May not be delayed.
-            argument: Given to `execute`.
-            queue: Where to; else by `selector`, by the sharding key, or in turn.
-            selector: Chooses among the queues of the topic, which come sorted.
-            timeout_s: For the half message, and once more for the end; instead of the configured
-                one. The local transaction has no limit.
-            check_after_s: How long the broker waits before it asks; None = as it is set up to.
-            end_awaited: Wait until the broker has confirmed the end. If not, the result never says
-                that it is.
+            message: Message without a delay, not to be changed until it is answered.
+            argument: Second argument of `execute`.
+            queue: Queue of the message; else `selector`, the sharding key or round robin chooses.
+            selector: Function that chooses among the sorted queues of the topic.
+            timeout_s: Time limit for the half message, and again for the end, that replaces
+                `send_timeout_s`. The local transaction has no limit.
+            check_after_s: Time before the broker checks, s; None = the broker's setting.
+            end_awaited: Wait until the broker has confirmed the end. Without the wait,
+                `is_confirmed` of the result is False.
 
         Returns:
-            What became of it. It is not confirmed when the broker could not be told: then it asks.
+            Outcome of the transaction. It is not confirmed when the broker did not get the end; the
+            broker then checks.
 
         Raises:
-            TernError: The half message is not stored: `execute` was not called. When
-                `may_have_happened`, it may be, and `check` will be asked.
+            TernError: The half message is not stored, and `execute` was not called. With
+                `may_have_happened` the message may be stored, and the broker will check.
         """
         if self._ends is None:
             raise ClosedError("the producer is not open: use it inside `async with`")
@@ -217,14 +219,13 @@ class TransactionProducer(Lifecycle):
         return await self._end(message, sent, resolution, timeout_s, is_awaited=end_awaited)
 
     def _trace(self, message: Message, sent: SendResult, resolution: Resolution) -> None:
-        """Trace how a transaction ended, when this client traces."""
         traces = self._producer.traces
         if traces is not None:
             at_ms = self._producer.client.env.clock.wall_ms()
             traces.transaction_ended(message, sent, _STATES[resolution], at_ms=at_ms)
 
     async def _run(self, message: Message, argument: object, sent: SendResult) -> Resolution:
-        """Do the local transaction; meanwhile nobody is asked what became of it."""
+        """Run the local transaction; meanwhile checks of the message get UNKNOWN."""
         self._running[sent.message_id] += 1
         try:
             blocking = self._producer.client.env.blocking
@@ -245,9 +246,9 @@ class TransactionProducer(Lifecycle):
     ) -> TransactionResult:
         ends = self._ends
         if ends is None:
-            error = ClosedError("the producer was closed before the end was told")
+            error = ClosedError("the producer was closed before the end was sent")
             return TransactionResult(sent, resolution, is_confirmed=False, error=error)
-        answer = ends.tell(
+        answer = ends.send(
             sent.queue.broker_name,
             end_request(
                 group=self.group,
@@ -261,7 +262,7 @@ class TransactionProducer(Lifecycle):
         if not is_awaited:
             return TransactionResult(sent, resolution, is_confirmed=False)
         try:
-            reply = await asyncio.shield(answer)  # it is told, also when nobody waits any more
+            reply = await asyncio.shield(answer)  # the end is sent, also after a cancellation
         except TernError as error:
             return TransactionResult(sent, resolution, is_confirmed=False, error=error)
         if resolution is not Resolution.COMMIT:
@@ -279,8 +280,8 @@ def half_message(message: Message, group: str, *, check_after_s: int | None) -> 
     """Return the half message of `message`.
 
     Raises:
-        IllegalMessage: It is no message or to be delayed, or `check_after_s` is no number or
-            negative.
+        IllegalMessage: `message` is no message or is delayed, or `check_after_s` is no whole number
+            or is negative.
     """
     check_messages((message,))
     message.check_kinds()

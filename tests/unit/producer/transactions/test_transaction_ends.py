@@ -80,9 +80,9 @@ def test_ends_sent_during_a_batch_form_the_next_one() -> None:
     async def main() -> None:
         broker = Broker()
         async with ends_of(broker) as ends:
-            first = [ends.tell("a", request(n), timeout_s=3) for n in range(3)]
+            first = [ends.send("a", request(n), timeout_s=3) for n in range(3)]
             await asyncio.sleep(0.003)
-            second = [ends.tell("a", request(n), timeout_s=3) for n in range(3, 2000)]
+            second = [ends.send("a", request(n), timeout_s=3) for n in range(3, 2000)]
             replies = await asyncio.gather(*first, *second)
             assert [reply.queue_offset for reply in replies] == list(range(2000))
             assert [len(batch) for batch in broker.batches] == [3, 1024, 973]
@@ -107,7 +107,7 @@ def test_interrupted_ends_are_resent_and_refused_ones_are_not() -> None:
 
         broker.answer, broker.before = answer, break_once
         async with ends_of(broker) as ends:
-            one, two, three = (ends.tell("a", request(n), timeout_s=3) for n in (1, 2, 3))
+            one, two, three = (ends.send("a", request(n), timeout_s=3) for n in (1, 2, 3))
             assert (await three).queue_offset == 3
             with pytest.raises(RefusedError) as refused:
                 await one
@@ -123,9 +123,9 @@ def test_end_that_cannot_be_sent_in_time_reports_it() -> None:
         broker = Broker(answer=lambda _: ResponseCode.SYSTEM_BUSY)
         async with ends_of(broker) as ends:
             with pytest.raises(RequestTimedOut, match="not confirmed in time") as error:
-                await ends.tell("a", request(1), timeout_s=2)
+                await ends.send("a", request(1), timeout_s=2)
             assert error.value.may_have_happened
-            ends.tell("a", request(2), timeout_s=2)
+            ends.send("a", request(2), timeout_s=2)
             await asyncio.sleep(0.01)
             ends.abandon()
 
