@@ -17,7 +17,6 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import BrokerBusy, TernError
 from ternmq_model.names import OFFSET_MOVED_TOPIC
 from ternmq_model.properties import KEYS, TAGS
-from ternmq_model.route import TopicConfig
 from ternmq_runtime.service import Job
 
 logger = logging.getLogger(__name__)
@@ -109,7 +108,8 @@ class OffsetMovedPublisher:
         if not events:
             return False
         try:
-            self._prepare()
+            if self.topics.add_missing(OFFSET_MOVED_TOPIC, now_ms=self.clock.wall_ms()):
+                self.on_created()
             self.writer.append([self._record(event) for event in events])
         except BrokerBusy:
             self._waiting.extendleft(reversed(events))
@@ -119,11 +119,6 @@ class OffsetMovedPublisher:
                 "events of corrected offsets not stored count=%s error=%s", len(events), error
             )
         return bool(self._waiting)
-
-    def _prepare(self) -> None:
-        if self.topics.get(OFFSET_MOVED_TOPIC) is None:
-            self.topics.put(TopicConfig(OFFSET_MOVED_TOPIC, 1, 1), now_ms=self.clock.wall_ms())
-            self.on_created()
 
     def _record(self, event: OffsetMovedEvent) -> InternalRecord:
         return InternalRecord(

@@ -9,7 +9,7 @@ from ternmq_broker.groups.filters.filter_rules import FilterRules
 from ternmq_broker.state.clients import ClientTable
 from ternmq_broker.state.groups import GroupTable
 from ternmq_broker.state.topics import TopicTable
-from ternmq_model.errors import RefusedError, created_again, refusal
+from ternmq_model.errors import RefusedError, created_again, invalid, refusal
 from ternmq_model.names import check_topic, is_read_forbidden
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
@@ -160,7 +160,7 @@ class PullRules:
             raise refusal(ResponseCode.NO_PERMISSION, remark)
         if not 0 <= queue_id < config.read_queues:
             remark = f"topic {topic!r} has queues 0 to {config.read_queues - 1}, not {queue_id}"
-            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+            raise invalid(remark)
 
     def subscription(
         self, group: str, topic: str, given: messages.Subscription | None, *, version_ms: int = 0

@@ -17,7 +17,7 @@ from ternmq_broker.pull.stream import PullingStream
 from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_broker.storage.yielding import yield_to_threads
 from ternmq_model.arrays import pack_int32s
-from ternmq_model.errors import InvalidParameter, UsageError, refusal
+from ternmq_model.errors import UsageError, invalid, refusal
 from ternmq_model.message_id import parse_offset_message_id
 from ternmq_model.names import is_read_forbidden
 from ternmq_model.offsets import OFFSET_MAX, QueueOffset
@@ -124,9 +124,7 @@ class PullService:
         if first is None:
             return
         if first.WhichOneof("request") != "open":
-            raise InvalidParameter(
-                ResponseCode.INVALID_PARAMETER, "a PullStream begins with `open`"
-            )
+            raise invalid("a PullStream begins with `open`")
         group = first.open.group
         self.rules.check_group(group, now_ms=self.env.clock.wall_ms())
         pulling = PullingStream(
@@ -151,7 +149,7 @@ class PullService:
         try:
             store_host, offset = parse_offset_message_id(message_id)
         except UsageError as error:
-            raise refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
+            raise invalid(str(error)) from None
         data = await self.env.reader.record(offset)
         record = None if data is None else decode_record(data, check_crc=False)
         if (

@@ -17,7 +17,7 @@ from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_broker.storage.reader import StoreReader
 from ternmq_broker.storage.yielding import yield_to_threads
 from ternmq_model.arrays import pack_int32s
-from ternmq_model.errors import ClosedError, ConnectionLost, InvalidParameter, TernError, refusal
+from ternmq_model.errors import ClosedError, ConnectionLost, TernError, invalid, refusal
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import Subscription
@@ -135,19 +135,13 @@ class PullingStream:
                 if handle is not None:
                     self._drop(handle)
             case _:
-                raise InvalidParameter(
-                    ResponseCode.INVALID_PARAMETER, "a PullStream is opened once, at its beginning"
-                )
+                raise invalid("a PullStream is opened once, at its beginning")
 
     def _subscribe(self, request: messages.PullSubscribe) -> None:
         if request.handle in self._handles:
-            raise InvalidParameter(
-                ResponseCode.INVALID_PARAMETER, f"handle {request.handle} is open already"
-            )
+            raise invalid(f"handle {request.handle} is open already")
         if len(self._handles) >= _HANDLES_MAX:
-            raise InvalidParameter(
-                ResponseCode.INVALID_PARAMETER, f"a PullStream has at most {_HANDLES_MAX} handles"
-            )
+            raise invalid(f"a PullStream has at most {_HANDLES_MAX} handles")
         try:
             self.rules.check_queue(request.topic, request.queue_id)
             check_range("credit_bytes", request.credit_bytes, 0, _CREDIT_MAX)

@@ -249,7 +249,7 @@ class TimedMessages:
         found = [self._wheel.waiting(), self._cancellations.waiting()]
         if self._batch is not None:
             found.append(self._batch)
-        waits = DueMessages(*map(np.concatenate, zip(*found, strict=True)))
+        waits = DueMessages.joined(found)
         # A message of the batch that cancels is known twice.
         _, rows = np.unique(waits.offsets, return_index=True)
         return waits.rows(rows)

@@ -56,6 +56,11 @@ class DueMessages(NamedTuple):
     def __len__(self) -> int:
         return len(self.offsets)
 
+    @classmethod
+    def joined(cls, parts: Sequence["DueMessages"]) -> "DueMessages":
+        """Return the messages of all parts, in their order."""
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
+
     def rows(self, chosen: slice | Ints | NDArray[np.bool_]) -> "DueMessages":
         """Return the messages in the chosen rows."""
         return DueMessages(*(column[chosen] for column in self))
@@ -141,11 +146,7 @@ class TimerWheel:
                 left -= len(part)
             elif not self._open_next(now_tick):
                 break
-        done = (
-            found[0]
-            if len(found) == 1
-            else DueMessages(*map(np.concatenate, zip(*found, strict=True)))
-        )
+        done = found[0] if len(found) == 1 else DueMessages.joined(found)
         self._count -= len(done)
         return done
 
@@ -213,7 +214,7 @@ class TimerWheel:
             _of_bucket(self._open, self._sorted[self._position :]),
             _due(keys, bases + (keys >> _TICK_SHIFT)),
         )
-        return DueMessages(*map(np.concatenate, zip(*found, strict=True)))
+        return DueMessages.joined(found)
 
     def take_before(self, offset: int, count_max: int) -> DueMessages:
         """Remove and return messages that lie before a queue offset, in no order.
@@ -239,7 +240,7 @@ class TimerWheel:
                 del self._buckets[number]
                 self._order.remove(number)
         heapq.heapify(self._order)
-        done = DueMessages(*map(np.concatenate, zip(*found, strict=True)))
+        done = DueMessages.joined(found)
         self._count -= len(done)
         return done
 

@@ -16,7 +16,7 @@ from ternmq_broker.storage.routed_batch import reroute
 from ternmq_broker.storage.system_topic_routing import RoutingRules
 from ternmq_model.arrays import Ints, read_int32s
 from ternmq_model.clock import Clock
-from ternmq_model.errors import IllegalName, RefusedError, refusal
+from ternmq_model.errors import IllegalName, RefusedError, invalid, refusal
 from ternmq_model.names import DEAD_LETTER_PREFIX, HALF_TOPIC, RETRY_PREFIX, is_send_forbidden
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.batch import RecordBatch, RefusedRecord, check_records, select_rows
@@ -196,7 +196,7 @@ class MessageWriter:
         queues = max(config.read_queues, config.write_queues)
         if not 0 <= queue_id < queues:
             remark = f"topic {topic!r} has queues 0 to {queues - 1}, not {queue_id}"
-            return refusal(ResponseCode.INVALID_PARAMETER, remark)
+            return invalid(remark)
         if len(self._open) < _OPEN_QUEUES_MAX and self._version is self.topics.version:
             self._open.add((topic, queue_id))
         return None
@@ -220,7 +220,7 @@ class MessageWriter:
                     now_ms=self.clock.wall_ms(),
                 )
             except IllegalName as error:
-                raise refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
+                raise invalid(str(error)) from None
             if config is None:
                 remark = f"topic {topic!r} does not exist, and a send may not create it"
                 raise refusal(ResponseCode.TOPIC_NOT_EXIST, remark)

@@ -14,7 +14,6 @@ from ternmq_model.errors import refusal
 from ternmq_model.names import REPLY_SUFFIX
 from ternmq_model.properties import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO_CLIENT
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import TopicConfig
 from ternmq_protos.v1 import groups_pb2 as groups
 
 logger = logging.getLogger(__name__)
@@ -43,9 +42,7 @@ class ReplyForwarder:
         """Return whether a message to `topic` is a reply; the first reply creates its topic."""
         if topic != self.topic or properties.get(MESSAGE_TYPE) != "reply":
             return False
-        if self.topics.get(topic) is None:
-            config = TopicConfig(topic, 1, 1)
-            self.topics.put(config, now_ms=self.clock.wall_ms())
+        if self.topics.add_missing(topic, now_ms=self.clock.wall_ms()):
             logger.info("topic created topic=%s queues=1 by=reply", topic)
             self.on_created()
         return True

@@ -9,11 +9,7 @@ from ternmq_broker.send.stream import SendingStream, SendServerStream
 from ternmq_broker.storage.record_addresses import born_host_bytes
 from ternmq_model import properties as names
 from ternmq_model.arrays import pack_int32s
-from ternmq_model.errors import (
-    IllegalMessage,
-    InvalidParameter,
-    refusal,
-)
+from ternmq_model.errors import IllegalMessage, invalid, refusal
 from ternmq_model.message_id import UniqueKeys, offset_message_id
 from ternmq_model.names import AUTO_CREATE_TOPIC, check_topic
 from ternmq_model.offsets import PhysicalOffset
@@ -52,9 +48,7 @@ class SendService:
         if first is None:
             return
         if first.WhichOneof("request") != "open":
-            raise InvalidParameter(
-                ResponseCode.INVALID_PARAMETER, "a SendStream begins with `open`"
-            )
+            raise invalid("a SendStream begins with `open`")
         processor = self._processor
         name = (first.open.client_id, first.open.incarnation)
         while first.open.incarnation and (old := self._streams.get(name)) is not None:
@@ -150,9 +144,7 @@ class SendService:
         if request.sys_flag & ~FLAG_COMPRESSION_MASK:
             raise IllegalMessage(f"message for {topic!r}: sys_flag has other bits than compression")
         if request.queue_id < -1:
-            raise refusal(
-                ResponseCode.INVALID_PARAMETER, f"queue id {request.queue_id} of {topic!r}"
-            )
+            raise invalid(f"queue id {request.queue_id} of {topic!r}")
         properties = dict(request.properties)
         for name, value in properties.items():
             if name in names.BROKERS_OWN:

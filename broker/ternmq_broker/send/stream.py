@@ -10,12 +10,7 @@ from ternmq_broker.send.message_writer import PutResult, SenderInfo
 from ternmq_broker.send.processor import SendProcessor
 from ternmq_broker.storage.ack_policy import PendingAck
 from ternmq_model.arrays import pack_int32s, pack_int64s
-from ternmq_model.errors import (
-    ClosedError,
-    ConnectionLost,
-    InvalidParameter,
-    TernError,
-)
+from ternmq_model.errors import ClosedError, ConnectionLost, TernError, invalid
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.rpc import ServerStream
@@ -118,9 +113,7 @@ class SendingStream:
         """Store one batch and return its answer."""
         processor = self._processor
         if request.WhichOneof("request") != "batch":
-            raise InvalidParameter(
-                ResponseCode.INVALID_PARAMETER, "a SendStream goes on with `batch`"
-            )
+            raise invalid("a SendStream goes on with `batch`")
         batch = request.batch
         records = batch.records
         is_busy = not processor.admission.has_capacity(self._unanswered_bytes)

@@ -162,6 +162,11 @@ class TopicTable:
         self._check_room(config)
         return self._keep(config, now_ms, is_found=is_found)
 
+    def add_missing(self, topic: str, *, now_ms: int) -> bool:
+        """Create a topic of the broker's, with one queue; return whether it was missing."""
+        is_missing = topic not in self._topics
+        return is_missing and self.put(TopicConfig(topic, 1, 1), now_ms=now_ms)
+
     def _keep(self, config: TopicConfig, now_ms: int, *, is_found: bool = False) -> bool:
         known = self._topics.get(config.topic)
         is_noted = not is_found and not is_system_topic(config.topic)  # those are never deleted

@@ -32,7 +32,6 @@ from ternmq_model.errors import RefusedError, TernError, refusal
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import TopicConfig
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_runtime.service import Job
 
@@ -184,14 +183,8 @@ class Transactions:
                 due_at_ms=now_ms + lasts_ms,
                 is_staged=is_staged,
             )
-        self.make_topics()
-
-    def make_topics(self) -> None:
-        """Create the topics of transactions that do not exist."""
         for topic in TOPICS:
-            if self._env.tables.topics.get(topic) is None:
-                config = TopicConfig(topic, 1, 1)
-                self._env.tables.topics.put(config, now_ms=self._env.clock.wall_ms())
+            if self._env.tables.topics.add_missing(topic, now_ms=self._env.clock.wall_ms()):
                 self._env.registrar.changed()
 
     def refusal(self) -> RefusedError | None:

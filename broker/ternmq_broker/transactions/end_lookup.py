@@ -10,7 +10,7 @@ from ternmq_broker.storage.yielding import RECORDS_AT_ONCE, yield_to_requests
 from ternmq_broker.transactions.half_codec import HalfRecord, TransactionIdentity
 from ternmq_broker.transactions.half_reader import HalfReader
 from ternmq_broker.transactions.table import EndedTransaction, TransactionTable
-from ternmq_model.errors import RefusedError, TernError, refusal
+from ternmq_model.errors import RefusedError, TernError, invalid, refusal
 from ternmq_model.names import SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import FLAG_COMMIT, FLAG_TRANSACTION_MASK, RecordHeader
@@ -148,4 +148,4 @@ def wrong_ids(
         wrong = f"is meant for another topic than {identity.topic!r}"
     if wrong is None:
         return None
-    return refusal(ResponseCode.INVALID_PARAMETER, f"transaction {identity.transaction} {wrong}")
+    return invalid(f"transaction {identity.transaction} {wrong}")

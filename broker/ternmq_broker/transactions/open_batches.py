@@ -16,7 +16,7 @@ from ternmq_broker.transactions.end_transaction import EndRequest, EndTransactio
 from ternmq_broker.transactions.half_codec import HalfRecord, TransactionIdentity
 from ternmq_broker.transactions.table import OpenTimes, TransactionTable
 from ternmq_model.clock import Clock
-from ternmq_model.errors import CorruptRecord, RefusedError, refusal
+from ternmq_model.errors import CorruptRecord, RefusedError, invalid
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.record.format import decode_record
@@ -96,7 +96,7 @@ class OpenBatches:
         """
         if not request.staged_for:
             remark = "the batches to be rolled back must be named"
-            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+            raise invalid(remark)
         count = ended = 0
         try:
             async for rows in self._pages(request.staged_for):

@@ -17,7 +17,7 @@ from ternmq_broker.transactions.open_batches import OpenBatches
 from ternmq_broker.transactions.staged_codec import PlainCommit, plain_commit
 from ternmq_broker.transactions.table import EndedTransaction
 from ternmq_model.clock import Clock
-from ternmq_model.errors import ConnectionLost, TernError, refusal
+from ternmq_model.errors import ConnectionLost, TernError, invalid
 from ternmq_model.names import check_group
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
@@ -185,10 +185,10 @@ def _identities(request: transactions.FindTransactionsRequest) -> list[Transacti
     offsets, keys = request.transaction_offsets, request.message_ids
     if len(offsets) > _FOUND_MAX:
         remark = f"at most {_FOUND_MAX} transactions are found at once"
-        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        raise invalid(remark)
     if len(offsets) != len(keys):
         remark = f"{len(offsets)} transaction offsets and {len(keys)} message ids"
-        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        raise invalid(remark)
     group = check_group(request.producer_group)
     pairs = zip(offsets, keys, strict=True)
     return [TransactionIdentity(group, key, PhysicalOffset(offset)) for offset, key in pairs]
