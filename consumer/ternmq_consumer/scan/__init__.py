@@ -1,4 +1,4 @@
-"""Scans of ranges of queues for data pipelines, without a group: read, measured, also blocking."""
+"""Scans and measurements of ranges of queues for data pipelines, without a consumer group."""
 
 from ternmq_consumer.scan.blocking_scanner import BlockingBatchIterator as BlockingBatchIterator
 from ternmq_consumer.scan.blocking_scanner import BlockingScanner as BlockingScanner

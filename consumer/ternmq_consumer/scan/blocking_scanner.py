@@ -1,4 +1,4 @@
-"""The scanner of plain code, such as Spark's workers: iterators over ranges of queues."""
+"""Blocking scanner, as for Spark's workers: iterators over ranges of queues."""
 
 import asyncio
 import functools
@@ -21,13 +21,13 @@ from ternmq_model.queue import MessageQueue
 T = TypeVar("T")
 
 AHEAD_MAX: Final = 2
-"""Batches that are read and not yet taken: one more may be under way."""
+"""Limit of batches that are read ahead; one more may be on its way."""
 
 
 class BlockingBatchIterator(Generic[T]):
-    """Iterator over a range for plain code, while the loop thread reads ahead.
+    """Blocking iterator over a range, while the loop thread reads ahead.
 
-    `with scanner.scan(…) as batches:` gives up what is left when the block is left early.
+    `with scanner.scan(…) as batches:` cancels the rest of the range at the end of the block.
     """
 
     def __init__(self, client: ClientInstance, items: Callable[[], AsyncGenerator[T]]) -> None:
@@ -67,7 +67,7 @@ class BlockingBatchIterator(Generic[T]):
         return item
 
     def close(self) -> None:
-        """Read no more. Safe to repeat, also when the scanner is closed."""
+        """Stop reading. Safe to repeat, also when the scanner is closed."""
         self._is_over = True
         if self._task is not None:
             shared_loop_thread().run(self._cancel())
@@ -107,11 +107,11 @@ class BlockingBatchIterator(Generic[T]):
 class BlockingScanner(BlockingClient[ClientInstance]):
     """Scanner of ranges of queues: `with BlockingScanner("localhost:9876") as scanner`.
 
-    An event loop in a thread of its own does the work. Any thread may use it; one iterator is used
-    by one thread.
+    An event loop in another thread does the work. Any thread may use the scanner, and one thread
+    each iterator.
 
     Args:
-        nameserver: `HOST:PORT`, or several.
+        nameserver: `HOST:PORT`, or several addresses.
     """
 
     def __init__(self, nameserver: str | Sequence[str]) -> None:
@@ -139,10 +139,10 @@ class BlockingScanner(BlockingClient[ClientInstance]):
 
 
 def shared_scanner(nameserver: str) -> BlockingScanner:
-    """Return this process's scanner for a cluster: opened at first use, kept until it ends.
+    """Return the process's scanner for a cluster, which stays open until the process ends.
 
     Raises:
-        UsageError: The address cannot be.
+        UsageError: The address is invalid.
     """
     return _opened(nameserver, os.getpid())
 

@@ -14,19 +14,19 @@ _ASK_S: Final = 30.0
 
 
 async def measure(client: ScanClient, ranges: Sequence[RangeToMeasure]) -> list[MeasuredRange]:
-    """Return the measure of each range, in their order. Brokers are asked side by side.
+    """Return the measure of each range, in their order. The brokers are asked concurrently.
 
     Args:
-        client: Open.
-        ranges: Any number, of any brokers.
+        client: Open client.
+        ranges: Any number of ranges, of any brokers.
 
     Raises:
         TransportError: A broker did not answer.
-        RefusedError: One said no.
+        RefusedError: A broker refused the request.
     """
     rows_of: dict[str, list[int]] = {}
-    for row, wanted in enumerate(ranges):
-        rows_of.setdefault(wanted.queue.broker_name, []).append(row)
+    for row, each in enumerate(ranges):
+        rows_of.setdefault(each.queue.broker_name, []).append(row)
     asked = [
         rows[first : first + REQUEST_RANGES_MAX]
         for rows in rows_of.values()

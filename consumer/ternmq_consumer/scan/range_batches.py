@@ -14,7 +14,7 @@ RETRY_TIMEOUT_S: Final = 60.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScanOptions:
-    """Options of a scan: the wanted messages of a range, and their form."""
+    """Options of a scan: filter, columns, limits of batches, and timeout."""
 
     subscription: Subscription | None = None
     """Filter by tags or a condition; None = all messages."""
@@ -26,75 +26,74 @@ class ScanOptions:
     """Store time before which messages count, Unix milliseconds; 0 = any."""
 
     keys: tuple[str, ...] = ()
-    """Keys of which a message must have one; none = any message."""
+    """Keys of which a message must have one; empty = any message."""
 
     columns: tuple[str, ...] = ()
-    """Columns, in this order; none = all (docs/reference/spark.md)."""
+    """Columns, in this order; empty = all (docs/reference/spark.md)."""
 
     batch_rows_max: int = 0
-    """Rows of one batch; 0 = 10,000, which is also the most."""
+    """Most rows of one batch; 0 = 10,000, which is also the limit."""
 
     batch_bytes_max: int = 0
-    """A batch ends with the message that reaches so many bytes; 0 = 8 MiB, which is also the most.
-    """
+    """Bytes at which a batch ends, behind the message that reaches them; 0 = 8 MiB, the limit."""
 
     skips_damaged: bool = False
-    """Damaged messages are passed over and counted; else the first one is an error."""
+    """True = damaged messages are skipped and counted; else the first one is an error."""
 
     created_log_offset: int | None = None
     """Log offset of the topic's creation, by `DescribeTopic`: a topic that was created again since
-    counts as deleted. None = any. Brokers of earlier versions do not look at it."""
+    counts as deleted. None = any. Brokers of earlier versions ignore it."""
 
     retry_timeout_s: float = RETRY_TIMEOUT_S
-    """Time without progress, while the broker is away, after which reading fails. The log and
-    errors call it by the name of Spark's option, `retryTimeout`."""
+    """Time without progress, while the broker is away, after which reading fails, s. The log and
+    errors name it as Spark's option does, `retryTimeout`."""
 
 
 class ScannedBatch(NamedTuple):
-    """One whole record batch of a range, or only the progress of reading it."""
+    """One complete record batch of a range, or only the progress of the scan."""
 
     schema: bytes
-    """The Arrow IPC message of the schema; the same for all batches. Empty before the first."""
+    """Arrow IPC message of the schema, equal for all batches. Empty before the first batch."""
 
     data: bytes
-    """The Arrow IPC message of the record batch; empty when there are no rows."""
+    """Arrow IPC message of the record batch; empty = there are no rows."""
 
     next_offset: int
-    """Messages before it were looked at; wanted ones are in this batch or an earlier one."""
+    """Offset before which all matching messages are in this batch or an earlier one."""
 
     damaged: int
-    """Damaged messages of the range that were passed over so far."""
+    """Count of damaged messages of the range that were skipped so far."""
 
 
 class PulledBatch(NamedTuple):
     """Batch of records of a range."""
 
     records: bytes
-    """Records as they lie on disk, back to back. All are of the range."""
+    """Records of the range as they lie on disk, back to back."""
 
     record_sizes: bytes
-    """Little-endian int32 each."""
+    """Lengths of the records, each a little-endian int32."""
 
     next_offset: int
-    """Messages before it were looked at."""
+    """Offset before which all messages were inspected."""
 
     damaged: int
-    """Damaged messages of the range that were passed over so far. Of a filtered range also some
-    that lie behind it."""
+    """Count of damaged messages of the range that were skipped so far. With a filter, some of them
+    may lie behind the range."""
 
 
 class RangeToMeasure(NamedTuple):
-    """A range of a queue whose length in bytes is wanted."""
+    """Range of a queue to measure in bytes."""
 
     queue: MessageQueue
     begin: int
-    """The first message; what is not kept any more counts nothing."""
+    """Offset of the first message; deleted messages count nothing."""
 
     end: int
     """Offset behind the last message; at most the queue's end."""
 
     bytes_max: int = 0
-    """The range ends with the message that reaches so many bytes; 0 = no limit."""
+    """Bytes at which the range ends, with the message that reaches them; 0 = no limit."""
 
 
 class MeasuredRange(NamedTuple):
@@ -104,11 +103,11 @@ class MeasuredRange(NamedTuple):
     """Offset behind the last counted message."""
 
     bytes: int
-    """Length of the records, as they lie in the log."""
+    """Length of the records in the log."""
 
 
 def cut_records(records: bytes, record_sizes: bytes, end: int) -> tuple[bytes, bytes]:
-    """Return those of records in a queue's order that come before the offset `end`."""
+    """Return the records, in the order of their queue, before the offset `end`."""
     sizes = read_int32s(record_sizes)
     count, length = len(sizes), len(records)
     while count:
@@ -122,10 +121,10 @@ def cut_records(records: bytes, record_sizes: bytes, end: int) -> tuple[bytes, b
 
 
 def split_schema(data: bytes) -> tuple[bytes, bytes]:
-    """Return the schema that an Arrow IPC stream begins with, and what follows it.
+    """Return the schema at the start of an Arrow IPC stream, and the bytes behind it.
 
-    A message is a mark (4 bytes of 0xff), the length of its description as a little-endian int32,
-    the description, and a body, which a schema does not have.
+    A message has a mark (4 bytes of 0xff), the length of its metadata as a little-endian int32, the
+    metadata, and a body, which a schema lacks.
     """
     end = 8 + int.from_bytes(data[4:8], "little")
     return data[:end], data[end:]

@@ -1,4 +1,4 @@
-"""A range of a queue as records, from brokers that do not scan: over a PullStream of no group."""
+"""Range of a queue as records, for brokers without Scan: a PullStream without a group."""
 
 from collections.abc import AsyncGenerator
 from typing import Final
@@ -45,11 +45,11 @@ class _RangePull(RangeReader[PulledBatch]):
 
     _damaged = 0
 
-    async def _check(self, connection: Connection) -> int:
+    async def _readable_end(self, connection: Connection) -> int:
         """Return the offset up to which the range can be read now: a stream would wait beyond it.
 
         Raises:
-            TernError: Its beginning is not there.
+            TernError: The start of the range is not there.
         """
         request = admin.DescribeTopicRequest(topic=self.queue.topic)
         reply = await connection.call(DESCRIBE_TOPIC, request, timeout_s=_ASK_S)
@@ -65,7 +65,7 @@ class _RangePull(RangeReader[PulledBatch]):
         return 0
 
     async def over(self, connection: Connection) -> AsyncGenerator[PulledBatch]:
-        limit = self.queue_end = await self._check(connection)
+        limit = self.queue_end = await self._readable_end(connection)
         if self.next_offset >= limit:
             return
         stream = connection.open(PULL_STREAM)
@@ -118,7 +118,7 @@ class _RangePull(RangeReader[PulledBatch]):
 
 
 def _credit(reply: messages.PullStreamReply) -> messages.PullCredit:
-    """Return what lets the broker send as much as it has just sent."""
+    """Return the credit for as much as the broker has just sent."""
     return messages.PullCredit(
         handle=_HANDLE,
         bytes=sum(len(pulled.records) for pulled in reply.pulled),

@@ -1,4 +1,4 @@
-"""Reading of a range over one connection after the other, until a time without progress."""
+"""Reading of a range over one connection after another, until a timeout without progress."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Generator
@@ -28,16 +28,16 @@ BatchT = TypeVar("BatchT")
 
 
 class ScanClient(Protocol):
-    """A client that can read ranges: a `ClientInstance`, or a test's own."""
+    """Client that can read ranges: a `ClientInstance`, or one of a test."""
 
     @property
     def env(self) -> Environment:
-        """The seams."""
+        """Environment of the client."""
         ...
 
     @property
     def client_id(self) -> str:
-        """The client's id, which its streams carry."""
+        """Id of the client in its streams."""
         ...
 
     @property
@@ -50,7 +50,7 @@ class ScanClient(Protocol):
         ...
 
     def forget(self, broker_name: str, connection: Connection, broker_id: int = MASTER_ID) -> None:
-        """Dial the broker anew next time, since `connection` has failed."""
+        """Connect to the broker again next time, since `connection` has failed."""
         ...
 
 
@@ -92,8 +92,8 @@ class RangeReader(ABC, Generic[BatchT]):
             RangeLost: Messages of the range are no longer kept, or there are none yet, or their
                 topic was deleted.
             RefusedError: The broker refused the request.
-            TransportError: For `retry_timeout_s` nobody was there to get any further with, or only
-                a slave that has not got so far.
+            TransportError: There was no progress for `retry_timeout_s`: the broker was away, or
+                only a slave answered that lacks the messages.
         """
         client, queue, was_there = self.client, self.queue, False
         retry_timeout = RetryTimeout(client.env, self.options.retry_timeout_s, was_there=True)
@@ -144,7 +144,7 @@ class RangeReader(ABC, Generic[BatchT]):
     def begins_late(self, connection: Connection) -> TernError:
         """Return the error of a queue that begins behind `next_offset` over `connection`.
 
-        What a slave does not have its master may: that is no loss.
+        Messages that a slave lacks are not lost: its master may have them.
         """
         if is_master(connection):
             return self.lost()
@@ -176,24 +176,24 @@ class RangeReader(ABC, Generic[BatchT]):
 async def connected(
     client: ScanClient, queue: MessageQueue, *, was_there: bool = False
 ) -> Connection:
-    """Return the connection by which a queue is read now.
+    """Return the connection over which a queue can be read now.
 
-    The route is asked for anew where it lacks the broker.
+    A route without the broker is queried again.
 
     Args:
-        client: Open.
-        queue: Which one.
-        was_there: It was read before: that no NameServer knows its topic may pass, since one that
-            has just started knows nothing yet.
+        client: Open client.
+        queue: Queue to read.
+        was_there: True if the queue was read before: then an unknown topic is a passing error,
+            since a NameServer that has just started knows no topics.
 
     Raises:
-        TransportError: Nobody answers.
+        TransportError: No NameServer or broker answers.
         TopicNotFound: There is no such topic.
     """
     try:
         route = await client.routes.route(queue.topic)
         if route.broker(queue.broker_name) is None:
-            await client.routes.route_now(queue.topic)  # it may have come back, or is new
+            await client.routes.route_now(queue.topic)  # the broker may be new, or back
     except TopicNotFound as error:
         if was_there:
             raise Unreachable(str(error)) from error
@@ -205,13 +205,13 @@ async def connected(
 def given_up_when_broken(
     client: ScanClient, broker_name: str, connection: Connection
 ) -> Generator[None]:
-    """Forget `connection` when it fails in the block: the next call dials the broker anew.
+    """Forget `connection` if it fails in the block: the next call connects to the broker again.
 
-    A broker that closes may return in another role, which only who dials is told.
+    A closing broker may return in another role, which only a new connection shows.
 
     Raises:
-        TransportError: As the block did; also where another user of the connection gave it up.
-        RefusedError: As the block did.
+        TransportError: The block raised it, or another user closed the connection.
+        RefusedError: The block raised it.
     """
     try:
         yield
@@ -222,7 +222,7 @@ def given_up_when_broken(
             client.forget(broker_name, connection, broker_id)
         raise
     except ClosedError as error:
-        # Not the client, or to connect again will say so.
+        # The connection is closed; a closed client raises at the next connect.
         raise ConnectionLost(str(error)) from error
 
 

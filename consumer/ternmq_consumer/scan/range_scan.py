@@ -1,4 +1,4 @@
-"""A range of a queue as Arrow batches, whatever happens to the broker meanwhile."""
+"""Range of a queue as Arrow batches, across failures of its broker."""
 
 from collections.abc import AsyncGenerator
 
@@ -22,17 +22,16 @@ def scan_range(
 ) -> AsyncGenerator[ScannedBatch]:
     """Yield the matching messages from `begin` to `end`, without `end`, as record batches.
 
-    When the connection breaks, or the broker or its process ends, it goes on behind the last batch
-    that was whole: no row is missing and none comes twice. Close the generator (`aclosing`) to stop
-    early.
+    When the connection breaks, or the broker or its process ends, the scan resumes behind the last
+    complete batch: no row is missing or repeated. Close the generator (`aclosing`) to stop early.
 
     Raises:
         RangeLost: Messages of the range are no longer kept, or there are none yet, or their
             topic was deleted.
-        RefusedError: The broker says no: REQUEST_CODE_NOT_SUPPORTED when it serves no scans, other
-            codes for what cannot be asked for.
-        TransportError: For `retry_timeout_s` nobody was there to get any further with, or only a
-            slave that has not got so far.
+        RefusedError: The broker refused: REQUEST_CODE_NOT_SUPPORTED if it serves no scans, other
+            codes for an invalid request.
+        TransportError: There was no progress for `retry_timeout_s`: the broker was away, or only a
+            slave answered that lacks the messages.
     """
     return _RangeScan(client, queue, begin, end, options).read()
 
@@ -85,13 +84,13 @@ class _RangeScan(RangeReader[ScannedBatch]):
 
     def _request(self) -> messages.ScanRequest:
         options = self.options
-        wanted = options.subscription
+        chosen = options.subscription
         return messages.ScanRequest(
             topic=self.queue.topic,
             queue_id=self.queue.queue_id,
             begin_offset=self.next_offset,
             end_offset=self.end,
-            subscription=None if wanted is None else subscription_message(wanted),
+            subscription=None if chosen is None else subscription_message(chosen),
             stored_from_ms=options.stored_from_ms,
             stored_before_ms=options.stored_before_ms,
             keys=options.keys,
