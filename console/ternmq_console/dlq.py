@@ -76,7 +76,7 @@ def redrive(
     After an interruption, repeat the command: it sends no letter twice.
     """
     if is_all == bool(message_ids):
-        raise click.UsageError("tell which: --all, or --message-id")
+        raise click.UsageError("give either --all or --message-id")
 
     async def redriven(admin: AdminClient) -> list[Redriven]:
         done = await admin.redrive(
@@ -108,7 +108,7 @@ def drop(group: str, through: str, delete: bool, yes: bool, nameserver: str, out
     Dropped letters can be read until they expire, unless they are deleted.
     """
     if delete and through:
-        raise click.UsageError("--delete takes all: leave --through out")
+        raise click.UsageError("--delete applies to all letters: omit --through")
     if not yes:
         which = f"through {through}" if through else "all of them"
         what = "Delete" if delete else "Drop"

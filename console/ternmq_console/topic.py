@@ -325,7 +325,7 @@ def order(topic: str, conf: str | None, is_none: bool, nameserver: str, output: 
     exist; a broker of the previous order may be away.
     """
     if conf is not None and is_none:
-        raise click.UsageError("tell an order, or --none")
+        raise click.UsageError("give either an order or --none")
 
     async def question(admin: AdminClient) -> str:
         before = await admin.topic_order(topic)

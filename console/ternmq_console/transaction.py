@@ -46,7 +46,7 @@ def list_(
     Rows without a query belong to ordinary transactions, which brokers check at their producers.
     """
     if batch is not None and not query:
-        raise click.UsageError("--batch is one of a query: tell --query")
+        raise click.UsageError("--batch needs --query")
     staged_for = name_of(query, batch)
     found = ask(
         nameserver, lambda admin: admin.open_transactions(staged_for=staged_for, brokers=brokers)
@@ -78,7 +78,7 @@ def rollback(
     committed, or a broker started. A repeat is safe.
     """
     if not query:
-        raise click.UsageError("--query: tell which")
+        raise click.UsageError("--query: must not be empty")
     staged_for = name_of(query, batch)
     known: dict[str, StagedRollback] = {}
     try:

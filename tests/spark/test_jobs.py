@@ -299,7 +299,7 @@ def test_replay_sends_archived_messages_once_and_unchanged(
     with pytest.raises(UsageError, match="to again, this one has evens"):
         replay("evens", folder=lake, checkpoint=kept, **options)
     lock = DirectoryLock(kept)
-    with pytest.raises(UsageError, match="another run goes on with it now"):
+    with pytest.raises(UsageError, match="another run uses it now"):
         replay("again", folder=lake, checkpoint=kept, **options)
     lock.release()
     where: dict[str, Any] = {

@@ -62,4 +62,4 @@ async def reserved_hours(admin: AdminClient, broker: str) -> str:
     for each in await admin.settings(broker):
         if each.name == name:
             return each.value
-    raise refusal(ResponseCode.SYSTEM_ERROR, f"the broker does not tell {name}", broker)
+    raise refusal(ResponseCode.SYSTEM_ERROR, f"the broker does not report {name}", broker)

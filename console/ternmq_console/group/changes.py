@@ -83,7 +83,7 @@ def alter(group: str, nameserver: str, output: str, **options: object) -> None:
     """Change some settings of GROUP on every broker that knows it."""
     changes = _given(options)
     if not changes:
-        raise click.UsageError("nothing to change: tell a setting, such as --retries 3")
+        raise click.UsageError("nothing to change: give a setting, such as --retries 3")
 
     async def change(admin: AdminClient) -> list[str]:
         known = await admin.describe_group(group)

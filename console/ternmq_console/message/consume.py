@@ -77,11 +77,11 @@ def consume(
     with all fields. Printed messages are finished: the group does not receive them again.
     """
     if is_raw and output == "json":
-        raise click.UsageError("--raw and JSON are two forms: use one")
+        raise click.UsageError("--raw and JSON exclude each other")
     if is_raw:
         print_raw(b"")
     if condition is not None and expression != ALL_TAGS:
-        raise click.UsageError("--tag and --sql are two ways to say what to take: use one")
+        raise click.UsageError("--tag and --sql exclude each other")
 
     async def main() -> None:
         refused: asyncio.Future[RefusedError] = asyncio.get_running_loop().create_future()

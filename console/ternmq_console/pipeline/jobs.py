@@ -149,7 +149,7 @@ def archive(
     ends when all messages that existed at its start are archived.
     """
     if available_now and interval_s is not None:
-        raise click.UsageError("either --available-now, which is what happens, or --interval")
+        raise click.UsageError("give either --available-now, which is the default, or --interval")
     with _ends_as_exits():
         done = archive_topics(
             topics, folder, interval_s=interval_s, observe=show_progress, **options
@@ -191,7 +191,7 @@ def replay(
     visible as a whole. Tags, keys, sharding keys and properties are kept.
     """
     if not dry_run and once == bool(checkpoint):
-        raise click.UsageError("tell which: --checkpoint DIR, to send nothing twice, or --once")
+        raise click.UsageError("give either --checkpoint DIR, to send nothing twice, or --once")
     options |= {"checkpoint": checkpoint, "dry_run": dry_run}
     with _ends_as_exits():
         done = replay_messages(to_topic, observe=show_progress, **options)
@@ -214,7 +214,7 @@ def redrive(group: str, checkpoint: str, dry_run: bool, output: str, **options: 
     count as waiting until `ternmq dlq drop` marks them.
     """
     if not dry_run and not checkpoint:
-        raise click.UsageError("name a folder where it is kept what was sent: --checkpoint DIR")
+        raise click.UsageError("give a folder that stores the progress: --checkpoint DIR")
     options |= {"checkpoint": checkpoint, "dry_run": dry_run}
     with _ends_as_exits():
         done = redrive_letters(group, observe=show_progress, **options)

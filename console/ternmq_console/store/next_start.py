@@ -36,14 +36,14 @@ def next_start(
     """
     if state is LogState.IN_USE or preview is None:
         return (
-            "Somebody uses the store: what was written during the check may look unfinished here;"
-            " check again, or a copy. What a start would do is not known.",
+            "The store is in use: data written during the check may look unfinished here;"
+            " check again, or check a copy. The effect of a start is unknown.",
         )
     said = [*tables]
     if preview.refusal:
         return [*said, f"The store is refused, and stays as it is: {preview.refusal}."]
     if preview.report is None:
-        return [*said, f"What a start does is not certain: {preview.unknown}."]
+        return [*said, f"The effect of a start is uncertain: {preview.unknown}."]
     report = preview.report
     said.append(_log_words(last_use, report))
     said += _finding_words(report.findings)
@@ -65,9 +65,9 @@ def next_start(
 def _log_words(last_use: LastUse, report: RecoveryReport) -> str:
     how = {
         LastUse.CLEAN: "The store was closed cleanly",
-        LastUse.FOREIGN_CLEAN: "After an interrupted use somebody else closed the store",
+        LastUse.FOREIGN_CLEAN: "After an interrupted use another program closed the store",
         LastUse.CRASHED: "The store was not closed",
-        LastUse.FOREIGN_CRASHED: "The store was not closed, and not by us",
+        LastUse.FOREIGN_CRASHED: "The store was not closed, and another program used it last",
     }[last_use]
     if last_use.is_clean and not report.findings and not report.records_scanned:
         return f"{how}: it is opened as it is."
@@ -104,7 +104,7 @@ def _words(finding: RecoveryFinding) -> str:
                 f" readers pass over them ({reason})."
             )
         case RecoveryAction.REBUILT:
-            return f"All consume queues are built anew from the log ({reason})."
+            return f"All consume queues are rebuilt from the log ({reason})."
         case (
             RecoveryAction.SET_ASIDE
             | RecoveryAction.REMOVED
@@ -135,6 +135,6 @@ def _left_words(
     if not left:
         return ()
     return (
-        f"{len(left)} bad records of the log are not looked for then, the first at {left[0]};"
+        f"{len(left)} bad records of the log are not searched for then, the first at {left[0]};"
         " readers that meet one pass over it and count it.",
     )

@@ -238,7 +238,7 @@ def _few_files(spark: "SparkSession", file_bytes: int) -> "SparkSession":
 
 def _source(topics: Sequence[str], pattern: str, batch_rows: int) -> dict[str, str]:
     if bool(topics) == bool(pattern):
-        raise UsageError("tell which topics: their names, or a pattern")
+        raise UsageError("topics: give either names or a pattern")
     which = {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(topics)}
     return which | batch_option(batch_rows)
 
@@ -251,15 +251,15 @@ def _claim(to: HadoopFolder, checkpoint: HadoopFolder, topics: Sequence[str], pa
     has_log = to.last_batch() >= 0
     others = [name for name in to.names() if name not in (file_sink_log.FOLDER, CHECKPOINT)]
     if others and not has_log and not checkpoint.names():
-        raise UsageError(f"folder {to} is not empty and holds no archive: give a new one")
+        raise UsageError(f"folder {to} is not empty and has no archive: give a new folder")
     if has_log and not checkpoint.names():
         raise UsageError(
-            f"folder {to} holds an archive whose checkpoint is not at {checkpoint}: name that"
+            f"folder {to} has an archive whose checkpoint is not {checkpoint}: give its checkpoint"
         )
     job: dict[str, object] = {"job": "archive", "folder": to.location}
     job |= {"pattern": pattern} if pattern else {"topics": sorted(set(topics))}
     if claim(checkpoint, job) and not has_log:
-        raise UsageError(f"checkpoint {checkpoint} is of an archive that is not in {to} any more")
+        raise UsageError(f"checkpoint {checkpoint} belongs to an archive that is no longer in {to}")
 
 
 def _query(

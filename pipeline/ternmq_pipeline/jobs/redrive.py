@@ -93,7 +93,7 @@ def redrive(
     letters = DEAD_LETTER_PREFIX + check_stored_group(group)
     limit = batch_option(batch_rows)
     if not checkpoint and not dry_run:
-        raise UsageError("checkpoint: name a folder where it is kept what was sent")
+        raise UsageError("checkpoint: give a folder that stores the progress")
     kept = checkpoint_location(checkpoint)
     cluster = JobCluster(nameserver, retry_timeout_s)
     cluster.check_topics([letters])

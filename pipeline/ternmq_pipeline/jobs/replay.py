@@ -165,7 +165,7 @@ def _checked_source(
     where: str,
 ) -> ReplaySource:
     if bool(str(folder)) == bool(topic):
-        raise UsageError("tell what to send: Parquet files or a topic")
+        raise UsageError("give either Parquet files or a topic to send")
     if start_ms is not None and end_ms is not None and start_ms >= end_ms:
         raise UsageError(f"start_ms={start_ms}: must be before end_ms={end_ms}")
     location = location_of(str(folder), option="folder") if str(folder) else ""
@@ -178,7 +178,7 @@ def _check_topics(source: ReplaySource, to_topic: str, cluster: JobCluster, *, n
     same = source.topic == to_topic and source.cluster == cluster
     if same and (source.end_ms is None or source.end_ms > now_ms):
         # A later run would read the messages that this run has sent.
-        raise UsageError(f"topic {to_topic!r} would be read into itself: give end_ms, a time past")
+        raise UsageError(f"topic {to_topic!r} would be read into itself: give a past end_ms")
     cluster.check_topics([to_topic])
     if source.topic:
         source.cluster.check_topics([source.topic])

@@ -57,7 +57,7 @@ def reason_of(text: str) -> str:
     if found:
         return " ".join(found[-1].split())[:_TEXT_MAX]
     lines = [line for line in text.strip().splitlines() if line.strip()]
-    first = _NOISE.sub("", lines[0]).strip(" :;") if lines else "no reason is told"
+    first = _NOISE.sub("", lines[0]).strip(" :;") if lines else "no reason is known"
     raised = [each for each in _RAISED.findall(text) if each[0].endswith(("Error", "Exception"))]
     if raised and raised[-1][1] not in first:
         first = f"{first}: {raised[-1][0]}: {raised[-1][1]}"

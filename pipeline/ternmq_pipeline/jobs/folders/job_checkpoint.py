@@ -65,7 +65,7 @@ def exclusive_run(checkpoint: HadoopFolder) -> Generator[None]:
     try:
         lock = DirectoryLock(path)
     except StoreLocked:
-        raise UsageError(f"checkpoint {checkpoint}: another run goes on with it now") from None
+        raise UsageError(f"checkpoint {checkpoint}: another run uses it now") from None
     try:
         yield
     finally:
@@ -78,7 +78,7 @@ def _mark(checkpoint: HadoopFolder) -> Mapping[str, object]:
     except ValueError as error:
         raise UsageError(f"checkpoint {checkpoint}: {MARK} is no JSON: {error}") from None
     if not isinstance(mark, dict):
-        raise UsageError(f"checkpoint {checkpoint}: {MARK} tells of no job")
+        raise UsageError(f"checkpoint {checkpoint}: {MARK} names no job")
     return cast("Mapping[str, object]", mark)
 
 

@@ -18,8 +18,8 @@ NOBODY = "127.0.0.1:1"
 @pytest.mark.parametrize(
     ("topics", "options", "named"),
     [
-        ([], {}, "names, or a pattern"),
-        (["a"], {"pattern": "b"}, "names, or a pattern"),
+        ([], {}, "names or a pattern"),
+        (["a"], {"pattern": "b"}, "names or a pattern"),
         (["a"], {"start": "soon"}, "start='soon'"),
         (["a"], {"batch_rows": 0}, "batch_rows=0"),
         (["a"], {"file_bytes": 0}, "file_bytes=0: must be 1 to 1099511627776"),

@@ -9,7 +9,7 @@ from ternmq_pipeline.jobs.redrive import redrive
 @pytest.mark.parametrize(
     ("group", "options", "named"),
     [
-        ("g", {}, "checkpoint: name a folder"),
+        ("g", {}, "checkpoint: give a folder"),
         ("g h", {"checkpoint": "/x"}, "group 'g h'"),
         ("g", {"checkpoint": "/x", "batch_rows": -1}, "batch_rows=-1"),
     ],

@@ -223,7 +223,7 @@ def test_cut_queue_is_predicted_with_both_ends() -> None:
 def test_bad_records_no_start_looks_for_are_reported() -> None:
     words, said = said_of(lambda files: flip(files, 1, 700), is_clean=True)
     assert said.damaged == ()
-    assert "1 bad records of the log are not looked for then" in words
+    assert "1 bad records of the log are not searched for then" in words
 
 
 def test_preview_beyond_its_memory_limit_is_uncertain(
@@ -232,7 +232,7 @@ def test_preview_beyond_its_memory_limit_is_uncertain(
     monkeypatch.setattr("ternmq_store.inspection.overlay.MEMORY_BYTES_MAX", 10)
     words, said = said_of(DAMAGES["a missing queue"], is_clean=True)
     assert said.report is None
-    assert "What a start does is not certain: " in words
+    assert "The effect of a start is uncertain: " in words
 
 
 def test_store_in_use_is_not_previewed() -> None:
@@ -246,7 +246,7 @@ def test_store_in_use_is_not_previewed() -> None:
         areas=(),
         tables=(),
     )
-    assert "not known" in sentence
+    assert "is unknown" in sentence
 
 
 def test_refused_table_is_said_before_the_log() -> None:

@@ -77,5 +77,5 @@ def test_failure_reason_is_first_line_and_exception_without_our_error() -> None:
     assert reason_of(text) == "no such day"
     text = "[A.B_2] A column `x` cannot be found. SQLSTATE: 42703; line 1 pos 0;\n'Filter"
     assert reason_of(text) == "A column `x` cannot be found."
-    assert reason_of("") == "no reason is told"
+    assert reason_of("") == "no reason is known"
     assert len(reason_of("x" * 5_000)) < 1_000
