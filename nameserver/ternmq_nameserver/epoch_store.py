@@ -32,13 +32,13 @@ class EpochStore(TableStore[EpochTable]):
         """Load the file, if there is one.
 
         Raises:
-            StoreError: The file is there and cannot be read, nor the generation before.
+            StoreError: Neither the file nor its previous generation can be read.
         """
         if self._path is not None:
             self._loaded(await self._blocking.run(load_epochs, self._path))
             logger.info("epochs loaded file=%s names=%s", self._path, len(self._newest))
             for (cluster, name), epoch in self._newest:
-                if epoch > EPOCH_MAX:  # of a version that still took it
+                if epoch > EPOCH_MAX:  # an early version accepted it
                     logger.error(
                         "epoch is made up, no master can register cluster=%s broker=%s epoch=%s"
                         " repair=%r",
@@ -55,12 +55,12 @@ class EpochStore(TableStore[EpochTable]):
     def has_saved(self, cluster: str, broker_name: str, epoch: int) -> bool:
         """Return whether `accept` would return at once."""
         now, saved = (each.get(cluster, broker_name) for each in (self._newest, self._saved))
-        return epoch <= saved <= now  # another name may have taken its place
+        return epoch <= saved <= now  # a full table drops names
 
     async def accept(self, cluster: str, broker_name: str, epoch: int) -> None:
-        """Raise the epoch of a broker name. When this returns, that survives a loss of power.
+        """Raise the epoch of a broker name. Durable on return.
 
-        A lower or equal epoch changes nothing. Cancelling leaves it open whether it is kept.
+        A lower or equal epoch changes nothing. A cancelled call may raise the epoch.
 
         Raises:
             RefusedError: No more names fit; nothing changes.
@@ -72,12 +72,12 @@ class EpochStore(TableStore[EpochTable]):
 
 
 def load_epochs(path: Path) -> EpochTable:
-    """Return what the file holds; an empty table when there is none. Blocks.
+    """Return the table in a file; an empty table without a file. Blocks.
 
     Raises:
-        StoreError: It cannot be read, nor the generation before.
+        StoreError: Neither the file nor its previous generation can be read.
     """
     table = read_newest(path, epoch_table_from_json)
     if table is None and any(path.parent.glob("*.json")):
-        logger.warning("no epochs are kept here, brokers tell theirs again file=%s", path)
+        logger.warning("no epochs found, brokers will register theirs again file=%s", path)
     return table or EpochTable()

@@ -1,4 +1,4 @@
-"""The highest epoch of each broker name, and the file that keeps it. Pure.
+"""The highest epoch of each broker name, and their file. Pure.
 
 docs/formats/broker-epochs.md.
 """
@@ -14,17 +14,16 @@ from ternmq_model.response_code import ResponseCode
 
 FORMAT_VERSION: Final = 1
 NAMES_MAX: Final = 65_536
-"""Most names: only an operator knows which of them will not come back."""
+"""Limit on names, of which only an operator knows those that will not return."""
 
 FORGET_COMMAND: Final = "ternmq broker forget-epoch"
-"""Makes room for names."""
+"""Command that removes a name."""
 
 
 class EpochTable:
     """Highest accepted epochs, by cluster and broker name.
 
-    Immutable from outside: a change gives the next table, so that it can be written to disk before
-    anybody is answered.
+    Immutable: a change returns another table, so that it is on disk before the reply.
     """
 
     def __init__(self, epochs: Mapping[tuple[str, str], int] | None = None) -> None:
@@ -41,10 +40,10 @@ class EpochTable:
         return self._epochs.get((cluster, broker_name), 0)
 
     def raised(self, cluster: str, broker_name: str, epoch: int) -> "EpochTable":
-        """Return the table with that epoch; the same one when it has as high a one already.
+        """Return a table with that epoch, or this table when its epoch is not lower.
 
-        A new name in a full table takes the place of the oldest one whose epoch is 1: no master has
-        a lower one that would have to be refused.
+        A new name in a full table replaces the oldest name with epoch 1: no master has a lower
+        epoch to refuse.
 
         Raises:
             RefusedError: FLOW_CONTROL: no more names fit.
@@ -56,15 +55,17 @@ class EpochTable:
             first = next((each for each, number in self._epochs.items() if number == 1), None)
             if first is None:
                 remark = f"{NAMES_MAX} broker names have had an epoch; no more fit"
-                raise refusal(ResponseCode.FLOW_CONTROL, f"{remark} (make room: {FORGET_COMMAND})")
+                raise refusal(
+                    ResponseCode.FLOW_CONTROL, f"{remark} (remove names by {FORGET_COMMAND})"
+                )
             return self.repaired(*first, 0).raised(cluster, broker_name, epoch)
         return EpochTable({**self._epochs, key: epoch})
 
     def repaired(self, cluster: str, broker_name: str, epoch: int) -> "EpochTable":
-        """Return the table with that epoch, also a lower one; without the name for 0.
+        """Return a table with that epoch, also a lower one; 0 removes the name.
 
         Raises:
-            RefusedError: As `raised`.
+            RefusedError: No more names fit.
         """
         if epoch >= self.get(cluster, broker_name):
             return self.raised(cluster, broker_name, epoch)
@@ -85,7 +86,7 @@ def epoch_table_from_json(data: bytes) -> EpochTable:
     """Return the table that a `brokerEpochs.json` holds.
 
     Raises:
-        ValueError: It is no such file, one of a later version, or its checksum differs.
+        ValueError: The content is invalid or of a later version, or its checksum differs.
     """
     verify_checksum(data)
     content = as_object(json.loads(data), "the file")

@@ -13,7 +13,7 @@ from ternmq_runtime.durable_file import make_directory_durably, read_newest
 
 FILE_NAME: Final = "kvConfig.json"
 LOCKED_NAME: Final = "nameserver.lock"
-"""A directory: it holds nothing but the file of its lock."""
+"""Directory of the lock file alone."""
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +41,8 @@ class KvStore(TableStore[KvTable]):
 
         Raises:
             StoreLocked: Another NameServer holds the directory; names it.
-            StoreError: The file is there and cannot be read, nor the generation before.
-            OSError: Its directory cannot be made or locked.
+            StoreError: Neither the file nor its previous generation can be read.
+            OSError: The directory cannot be created or locked.
         """
         if self._path is not None:
             self._lock = await self._blocking.run(lock_of_nameserver, self._path.parent)
@@ -50,7 +50,9 @@ class KvStore(TableStore[KvTable]):
             self._loaded(found or KvTable())
             logger.info("settings loaded file=%s settings=%s", self._path, len(self.table))
             for namespace, size in self.table.too_large().items():
-                logger.warning("namespace too large to tell namespace=%s bytes=%s", namespace, size)
+                logger.warning(
+                    "namespace too large for a reply namespace=%s bytes=%s", namespace, size
+                )
 
     def close(self) -> None:
         """Release the directory for another NameServer; no write follows. Safe to repeat."""
@@ -61,11 +63,11 @@ class KvStore(TableStore[KvTable]):
     async def put(self, namespace: str, key: str, value: str) -> None:
         """Store a setting. Durable on return.
 
-        Cancelling leaves it open whether it is kept.
+        A cancelled call may store the setting.
 
         Raises:
-            IllegalName: As `KvTable.with_setting`; nothing changes.
-            RefusedError: As `KvTable.with_setting`; nothing changes.
+            IllegalName: The namespace or key is illegal; nothing changes.
+            RefusedError: The table refuses the setting; nothing changes.
             StoreFailed: The disk refused; nothing changes, unless this NameServer ends before it
                 has written the file again.
         """
@@ -92,11 +94,11 @@ class KvStore(TableStore[KvTable]):
 
 
 def lock_of_nameserver(directory: Path) -> DirectoryLock:
-    """Lock what no other kind of service locks: a broker may have the same directory. Blocks.
+    """Lock a directory for a NameServer. A broker may use the same directory. Blocks.
 
     Raises:
-        StoreLocked: A NameServer has it.
-        OSError: The lock cannot be made.
+        StoreLocked: Another NameServer holds the directory.
+        OSError: The lock cannot be created.
     """
     own = directory / LOCKED_NAME
     make_directory_durably(own)

@@ -1,4 +1,4 @@
-"""Small settings for clients, by namespace and key, and the file that keeps them. Pure.
+"""Small settings for clients, by namespace and key, and their file. Pure.
 
 Source: RocketMQ `KVConfigManager`; docs/formats/kv-config.md.
 """
@@ -25,8 +25,7 @@ Namespaces = Mapping[str, Mapping[str, str]]
 class KvTable:
     """Namespaced settings. Owned by the NameServer's loop.
 
-    Immutable from outside: a change gives the next table, so that it can be written to disk before
-    anybody reads it.
+    Immutable: a change returns another table, so that readers see it only once it is on disk.
     """
 
     def __init__(self, namespaces: Namespaces | None = None) -> None:
@@ -42,7 +41,7 @@ class KvTable:
         return dict(sorted(self._namespaces.get(namespace, {}).items()))
 
     def too_large(self) -> dict[str, int]:
-        """Return the bytes of each namespace that fits no message. Only a file brings such."""
+        """Return the bytes of each namespace that is too large for a message, as in an old file."""
         sizes = {name: size_of(values) for name, values in self._namespaces.items()}
         return {name: size for name, size in sizes.items() if size > NAMESPACE_BYTES_MAX}
 
@@ -73,14 +72,14 @@ class KvTable:
         """Return the table without one setting; the same table when it has none such.
 
         Raises:
-            IllegalName: No setting could be called so.
+            IllegalName: The namespace or key is illegal.
         """
         check_setting_name("namespace", namespace)
         check_setting_name("key", key)
         if self.get(namespace, key) is None:
             return self
-        left = {name: value for name, value in self._namespaces[namespace].items() if name != key}
-        return KvTable({**self._namespaces, namespace: left})
+        values = {name: value for name, value in self._namespaces[namespace].items() if name != key}
+        return KvTable({**self._namespaces, namespace: values})
 
     def to_json(self) -> bytes:
         """Return the content of `kvConfig.json`."""
@@ -92,8 +91,8 @@ def kv_table_from_json(data: bytes) -> KvTable:
     """Return the table that a `kvConfig.json` holds, ours or RocketMQ's.
 
     Raises:
-        ValueError: It is no such file, its checksum differs, or a setting of it fits no message:
-            it has a lone half of a surrogate pair, or is too large.
+        ValueError: The content is invalid, its checksum differs, or a setting fits no message: a
+            lone half of a surrogate pair, or a value that is too large.
     """
     verify_checksum(data)
     content = as_object(json.loads(data), "the file")
@@ -120,7 +119,7 @@ def _check_fits_a_message(namespace: str, key: str, value: str) -> None:
 
 
 def size_of(values: Mapping[str, str]) -> int:
-    """Return how many bytes of text these settings are."""
+    """Return the bytes of keys and values."""
     return sum(len(key.encode()) + len(value.encode()) for key, value in values.items())
 
 
@@ -128,7 +127,7 @@ def check_namespace_size(namespace: str, values: Mapping[str, str]) -> None:
     """Refuse a namespace that fits no message.
 
     Raises:
-        InvalidParameter: It is larger than 1 MiB.
+        InvalidParameter: The namespace is larger than 1 MiB.
     """
     size = size_of(values)
     if size > NAMESPACE_BYTES_MAX:
@@ -137,10 +136,10 @@ def check_namespace_size(namespace: str, values: Mapping[str, str]) -> None:
 
 
 def check_setting_name(kind: str, name: str) -> str:
-    """Return `name` when a namespace or key may be so.
+    """Return a legal name of a namespace or key.
 
     Raises:
-        IllegalName: It is empty, longer than 255 characters or has characters that do not print.
+        IllegalName: The name is empty, longer than 255 characters or has unprintable characters.
     """
     if not name:
         raise IllegalName(kind, name, "must not be empty")

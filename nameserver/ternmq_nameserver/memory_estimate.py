@@ -12,7 +12,7 @@ from ternmq_model.address import Address
 from ternmq_model.route import TopicConfig
 
 BYTES_MAX: Final = 256 << 20
-"""Default for all registrations together: room for half a million topics."""
+"""Default limit for all registrations: half a million topics."""
 
 _TOPIC_BYTES: Final = 512
 _ROW_BYTES_MAX: Final = 64
@@ -21,7 +21,7 @@ _ENDPOINT_BYTES: Final = 256
 
 
 def topics_bytes(topics: Iterable[TopicConfig]) -> int:
-    """Return what the topics of one broker name count for."""
+    """Return the bytes that the topics of one broker name count for."""
     return sum(_TOPIC_BYTES + len(config.topic) for config in topics)
 
 
@@ -31,6 +31,6 @@ def is_cacheable_row(row: bytes, config: TopicConfig) -> bool:
 
 
 def member_bytes(texts: Iterable[str], endpoints: Iterable[Address]) -> int:
-    """Return what one member of a broker name counts for."""
+    """Return the bytes that one member of a broker name counts for."""
     hosts = sum(_ENDPOINT_BYTES + len(endpoint.host) for endpoint in endpoints)
     return _MEMBER_BYTES + sum(map(len, texts)) + hosts

@@ -11,16 +11,16 @@ from ternmq_model.errors import RefusedError, invalid
 from ternmq_model.route import TopicConfig, check_broker_name, check_cluster, check_topic_config
 
 EXPIRY_MS: Final = 120_000
-"""Silence after which a broker is dropped when it does not say itself."""
+"""Default silence after which a broker is removed."""
 
 EXPIRY_MS_MIN: Final = 1_000
 EXPIRY_MS_MAX: Final = 600_000
-"""A broker that is gone is in routes for no longer."""
+"""Longest time that a dead broker stays in routes."""
 
 ENDPOINTS_MAX: Final = 16
 INCARNATION_CHARACTERS_MAX: Final = 128
 TOPICS_MAX: Final = 65_536
-"""Most topics of one broker."""
+"""Limit on the topics of one broker."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,18 +32,18 @@ class BrokerRegistration:
     broker_id: int
     endpoints: tuple[Address, ...]
     incarnation: str
-    """Random per process."""
+    """Random text of the process."""
 
     epoch: int = 0
     """Number of the master's term."""
 
     data_version: DataVersion
     topics: tuple[TopicConfig, ...] = ()
-    """Every topic of the broker; not read unless they are news (`RouteTable.has_topics_of`). Those
-    that it told before in the same bytes are the same objects (`RouteTable.topics_by_row`)."""
+    """Topics of the broker; empty when the table has them (`RouteTable.has_topics_of`). Topics with
+    rows of an earlier registration are the same objects (`RouteTable.topics_by_row`)."""
 
     rows: tuple[bytes, ...] = ()
-    """Bytes of each topic in the registration; empty = not known."""
+    """Encoded rows of the topics; empty = not known."""
 
     expiry_ms: int = EXPIRY_MS
 
@@ -53,11 +53,11 @@ def check_registration(registration: BrokerRegistration, known: Mapping[str, Top
 
     Args:
         registration: Registration of a broker.
-        known: Registered topics of the broker, by name: these objects were checked.
+        known: Registered topics of the broker by name, which need no check.
 
     Raises:
-        IllegalName: A name of it is illegal.
-        InvalidParameter: Another value lies outside its bounds.
+        IllegalName: A name is illegal.
+        InvalidParameter: Another value is out of bounds.
     """
     check_cluster(registration.cluster)
     check_broker_name(registration.broker_name)
@@ -82,7 +82,7 @@ def check_registration(registration: BrokerRegistration, known: Mapping[str, Top
             check_topic_config(config)
         topics.add(config.topic)
     if len(topics) < len(registration.topics):
-        raise invalid_registration(registration, "it names a topic twice")
+        raise invalid_registration(registration, "the registration has a topic twice")
 
 
 def invalid_registration(registration: BrokerRegistration, remark: str) -> RefusedError:

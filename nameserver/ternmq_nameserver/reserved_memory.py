@@ -12,8 +12,8 @@ class _Reservation(NamedTuple):
 class ReservedMemory:
     """Memory of members that left, by broker name and id. Owned by a `RouteTable`.
 
-    What is reserved counts as taken for every other name, until the member is back or its expiry
-    is over: so whoever leaves holds no more, and no longer, than who stays and falls silent.
+    Other names cannot use reserved memory until the member is back or its expiry is over. So a
+    member that leaves holds no more memory, and no longer, than a silent member.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class ReservedMemory:
 
     @property
     def names(self) -> AbstractSet[str]:
-        """Broker names of which a member left."""
+        """Broker names with members that left."""
         return self._reserved.keys()
 
     def ids(self, broker_name: str) -> AbstractSet[int]:
@@ -30,7 +30,7 @@ class ReservedMemory:
         return self._reserved.get(broker_name, {}).keys()
 
     def bytes_for_others(self, broker_name: str) -> int:
-        """Return how many bytes a name must leave free."""
+        """Return the bytes that are reserved for other names."""
         return self._bytes - sum(
             left.bytes for left in self._reserved.get(broker_name, {}).values()
         )
@@ -42,7 +42,7 @@ class ReservedMemory:
         self._bytes += size
 
     def drop(self, broker_name: str, broker_id: int) -> None:
-        """End a member's reservation: it is back, or will not come."""
+        """Remove the reservation of a member."""
         members = self._reserved.get(broker_name, {})
         left = members.pop(broker_id, None)
         if left is not None:
@@ -51,7 +51,7 @@ class ReservedMemory:
                 del self._reserved[broker_name]
 
     def expire(self, *, now_ms: int) -> None:
-        """End the reservations whose time is over."""
+        """Remove expired reservations."""
         over = [
             (name, broker_id)
             for name, members in self._reserved.items()

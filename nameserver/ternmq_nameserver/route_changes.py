@@ -4,16 +4,16 @@ from typing import NamedTuple
 
 
 class RouteChange(NamedTuple):
-    """A line for the log, not yet put together.
+    """A line for the log: template and values.
 
-    Apart, so that the log counts different events apart, and shows each named value as a member.
+    They are separate, so that the log can count events by template and show values as members.
     """
 
     template: str
-    """Names its values: `broker=%s`."""
+    """Template with the names of the values: `broker=%s`."""
 
     args: tuple[object, ...]
-    """One for each `%s`."""
+    """Values, one for each `%s`."""
 
     def __str__(self) -> str:
         return self.template % self.args

@@ -2,13 +2,13 @@
 
 Time is an argument. Changes are returned as lines for the log, template and arguments apart.
 
-Three rules keep an old broker from harming a new one:
+Three rules protect a new broker from an old one:
 
-* A member that unregisters is taken out only when its incarnation is the one that is registered: a
-  stale goodbye that comes after a restart says nothing about the new process.
-* A master with a lower epoch than was ever accepted of its name is refused, and so is anybody
-  with one that is too far above it.
-* Silence is measured on the NameServer's own monotonic clock; no broker's clock counts.
+* A withdrawal removes a member only if its incarnation is registered: a late withdrawal after a
+  restart does not concern the new process.
+* A master with a lower epoch than the highest accepted one of its name is refused, and so is any
+  member with an epoch too far above that.
+* Silence is measured by the monotonic clock of the NameServer, never by the clock of a broker.
 
 Source: RocketMQ `RouteInfoManager`.
 """
@@ -48,7 +48,7 @@ from ternmq_nameserver.topic_index import TopicIndex
 
 BROKER_NAMES_MAX: Final = 4_096
 SLAVES_MAX: Final = 31
-"""Most slaves of one broker name. A master has a place of its own."""
+"""Limit on the slaves of one broker name, which do not include the master."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class RegistrationResult:
     """The result of a registration.
 
     Attributes:
-        master_endpoints: Where a slave finds its master; empty for a master, and
-            while there is none.
-        changes: Lines for the log; none for a mere sign of life.
+        master_endpoints: Endpoints of the master, for a slave; empty for a master and without one.
+        members: Members of the broker name.
+        changes: Lines for the log; empty for a mere sign of life.
     """
 
     master_endpoints: tuple[Address, ...]
@@ -82,35 +82,36 @@ class _BrokerLiveInfo:
     expiry_ms: int
     seen_at_ms: int
     bytes: int
-    """The member counts for so much."""
+    """Bytes that the member counts for."""
 
 
 @dataclass(slots=True)
 class _BrokerEntry:
-    """One broker name. Has at least one member as long as it is in the table."""
+    """One broker name, with at least one member."""
 
     cluster: str
     members: dict[int, _BrokerLiveInfo] = field(default_factory=dict[int, _BrokerLiveInfo])
     topics: dict[str, TopicConfig] = field(default_factory=dict[str, TopicConfig])
     topics_by_row: dict[bytes, TopicConfig] = field(default_factory=dict[bytes, TopicConfig])
-    """Topics of the registration by their rows, which are bytes of the registration."""
+    """Topics of the registration by their encoded rows."""
 
     topics_bytes: int = 0
     """Bytes that `topics` and `topics_by_row` count for."""
 
     topics_from: _TopicsSource | None = None
     wiped_from: str | None = None
-    """Incarnation of the master whose write permission was taken; "" when there was none."""
+    """Incarnation of the master at the wipe of the write permission; "" without a master."""
 
 
 class RouteTable:
     """Every broker and its topics. Owned by the NameServer's loop.
 
     Invariants: a broker name has at least one member; a topic is on at least one broker; the
-    `memory_estimate` of all is at most `bytes_max`, with what is reserved for members that left.
+    `memory_estimate` of all is at most `bytes_max`, including memory reserved for members that
+    left.
 
     Args:
-        bytes_max: A registration that would need more is refused, unless it grows nothing.
+        bytes_max: Limit on registrations that grow.
     """
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
@@ -121,10 +122,10 @@ class RouteTable:
         self._topics = TopicIndex()
 
     def check(self, registration: BrokerRegistration, *, highest_epoch: int = 0) -> None:
-        """Refuse what `register` would refuse; nothing changes.
+        """Check a registration; nothing changes.
 
         Raises:
-            As `register`.
+            TernError: The errors of `register`.
         """
         broker = self._brokers.get(registration.broker_name)
         check_registration(registration, broker.topics if broker else {})
@@ -140,9 +141,9 @@ class RouteTable:
         return broker is not None and not _is_news(broker, source)
 
     def topics_by_row(self, broker_name: str) -> Mapping[bytes, TopicConfig]:
-        """Return the topics that are kept of a broker, by their rows in a registration.
+        """Return the topics of a broker by their encoded rows.
 
-        With every change a broker tells all its topics: most of them are these.
+        A broker sends all its topics with every change, most of them unchanged.
         """
         broker = self._brokers.get(broker_name)
         return broker.topics_by_row if broker else {}
@@ -152,17 +153,17 @@ class RouteTable:
     ) -> RegistrationResult:
         """Record a sign of life of a broker, and its topics when they have changed.
 
-        Topics are news when their data version, or the process that tells them, is another than
-        before. They replace all that the broker name had. The master decides; a slave's count only
-        as long as no master has told any, so that a name whose master is away stays readable.
+        Topics with another data version, or from another process, replace all topics of the broker
+        name. Topics of a slave count only until a master registers, so that a name without its
+        master stays readable.
 
         Args:
-            registration: Not yet checked.
-            now_ms: Monotonic.
+            registration: Registration, not yet checked.
+            now_ms: Monotonic clock.
             highest_epoch: Highest epoch of the broker name that was ever accepted.
 
         Raises:
-            IllegalName: A name cannot be; nothing changes.
+            IllegalName: A name is illegal; nothing changes.
             RefusedError: INVALID_PARAMETER for other values that cannot be, and for an epoch that
                 is not believed; ILLEGAL_OPERATION for a lower epoch than the highest, or another
                 cluster than the name's living members; FLOW_CONTROL for more than the table may
@@ -182,35 +183,35 @@ class RouteTable:
     def keep_alive(self, registration: BrokerRegistration, *, now_ms: int) -> None:
         """Count a refused registration as a sign of life of the member that it was to replace.
 
-        The member keeps what it registered before. It counts as the same when its process is, or
-        an address of it; from then on the process that was refused may unregister it.
+        The earlier registration stays. The member must have the same process or a common address;
+        from then on the refused process may withdraw the registration.
         """
         broker = self._brokers.get(registration.broker_name)
         known = broker.members.get(registration.broker_id) if broker else None
-        told = _member_of(registration, now_ms)
+        member = _member_of(registration, now_ms)
         if (
             broker is not None
             and known is not None
             and broker.cluster == registration.cluster
-            and (known.incarnation == told.incarnation or _share_an_address(known, told))
+            and (known.incarnation == member.incarnation or _share_an_address(known, member))
         ):
             broker.members[registration.broker_id] = replace(
-                known, seen_at_ms=now_ms, incarnation=told.incarnation
+                known, seen_at_ms=now_ms, incarnation=member.incarnation
             )
 
     def unregister(
         self, *, cluster: str, broker_name: str, broker_id: int, incarnation: str, now_ms: int
     ) -> tuple[RouteChange, ...]:
-        """Remove a member, if all four values are as it registered.
+        """Remove a member if all four values equal its registration.
 
-        Its memory stays reserved until it is back, for as long as it could have been silent.
+        The memory of the member stays reserved until it returns, at most for its expiry.
 
         Args:
-            cluster: As it registered.
-            broker_name: As it registered.
-            broker_id: As it registered.
-            incarnation: As it registered.
-            now_ms: Monotonic.
+            cluster: Cluster of the member.
+            broker_name: Broker name of the member.
+            broker_id: Id of the member.
+            incarnation: Incarnation of the member.
+            now_ms: Monotonic clock.
 
         Returns:
             Lines for the log.
@@ -228,7 +229,7 @@ class RouteTable:
         return changes
 
     def expire(self, *, now_ms: int) -> tuple[RouteChange, ...]:
-        """Remove every member that was silent for longer than its expiry.
+        """Remove all members that were silent for longer than their expiry.
 
         Returns:
             Lines for the log.
@@ -258,9 +259,9 @@ class RouteTable:
         )
 
     def clusters(self, broker_name: str = "") -> tuple[BrokerData, ...]:
-        """Return every broker name, or that one alone, sorted by cluster, then name.
+        """Return all broker names, or one, sorted by cluster and name.
 
-        Every broker asks for its own name each second, so that must not look at the others.
+        Every broker requests its own name each second, which must not read the other names.
         """
         if broker_name:
             return (self._broker_data(broker_name),) if broker_name in self._brokers else ()
@@ -274,23 +275,23 @@ class RouteTable:
     def topics(
         self, cluster: str = "", *, after: str = "", maximum: int | None = None
     ) -> list[str]:
-        """Return topics (of one cluster) behind `after`, sorted; at most `maximum`."""
+        """Return at most `maximum` topics behind `after`, sorted, of all clusters or one."""
         if not cluster:
             return self._topics.page(after, maximum)
         brokers = self._brokers
         return self._topics.page(
-            after, maximum, is_wanted=lambda name: brokers[name].cluster == cluster
+            after, maximum, has_name=lambda name: brokers[name].cluster == cluster
         )
 
     def wipe_write_permission(self, broker_name: str) -> int:
         """Remove the write permission from every topic of a broker, so that it can be emptied.
 
-        It lasts until the broker's master is another process, or the name is gone, by leaving or by
-        silence; new topics and data versions do not bring the permission back. Nor does it outlive
-        this table.
+        The wipe lasts until the master is another process, or the last member of the name is
+        removed. New topics and data versions do not restore the permission. A restart of the
+        NameServer does.
 
         Returns:
-            How many topics lost the permission; 0 when it was taken before.
+            Number of topics that lost the permission; 0 after an earlier wipe.
 
         Raises:
             RefusedError: BROKER_NOT_EXIST.
@@ -306,7 +307,7 @@ class RouteTable:
         """Restore the write permissions that `wipe_write_permission` removed.
 
         Returns:
-            How many topics can be written again; 0 when nothing was taken.
+            Number of topics that regained the permission; 0 without an earlier wipe.
 
         Raises:
             RefusedError: BROKER_NOT_EXIST.
@@ -350,11 +351,11 @@ class RouteTable:
 
     def _check_bytes(self, registration: BrokerRegistration) -> None:
         broker = self._brokers.get(registration.broker_name)
-        told = _member_of(registration, 0)
-        growth = told.bytes - sum(
+        member = _member_of(registration, 0)
+        growth = member.bytes - sum(
             known.bytes
             for broker_id, known in (broker.members.items() if broker else ())
-            if broker_id == registration.broker_id or _share_an_address(known, told)
+            if broker_id == registration.broker_id or _share_an_address(known, member)
         )
         if broker is None or _is_news(broker, _source_of(registration)):
             growth += topics_bytes(registration.topics) - (broker.topics_bytes if broker else 0)
@@ -378,7 +379,7 @@ class RouteTable:
         broker.members[broker_id] = kept
         self._reserved.drop(name, broker_id)
         self._bytes += kept.bytes - (before.bytes if before else 0)
-        # A process that has taken another id is still where it was: one address, one member.
+        # A process with a new id still has its address: one address is one member.
         for other_id in [*broker.members]:
             if other_id != broker_id and _share_an_address(broker.members[other_id], kept):
                 yield from self._drop(name, other_id, "took another id")
@@ -400,9 +401,9 @@ class RouteTable:
         topics = {config.topic: config for config in registration.topics}
         before = broker.topics
         broker.topics = topics
-        told = zip(registration.rows, registration.topics, strict=False)
+        pairs = zip(registration.rows, registration.topics, strict=False)
         broker.topics_by_row = {
-            row: config for row, config in told if is_cacheable_row(row, config)
+            row: config for row, config in pairs if is_cacheable_row(row, config)
         }
         self._bytes -= broker.topics_bytes
         broker.topics_bytes = topics_bytes(registration.topics)

@@ -1,4 +1,4 @@
-"""One NameServer, put together."""
+"""One NameServer: its stores, service and jobs."""
 
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class NameServer(Lifecycle):
     """Serves routes and settings between `async with` and its end.
 
-    Entering returns when it listens. Leaving stops the server, then the jobs. NameServers know
-    nothing of each other: brokers register with each, and clients ask any.
+    Entering returns when the NameServer listens. Leaving stops the server, then the jobs.
+    NameServers do not know each other: brokers register with each, and clients query any.
 
     Args:
         config: Settings of the NameServer.
@@ -43,10 +43,10 @@ class NameServer(Lifecycle):
 
     @property
     def address(self) -> Address:
-        """The address it listens on, the port known.
+        """Address on which the NameServer listens, with its real port.
 
         Raises:
-            ClosedError: It was not entered.
+            ClosedError: The NameServer does not serve.
         """
         if self._server is None:
             raise ClosedError("the NameServer is not serving")
@@ -57,7 +57,7 @@ class NameServer(Lifecycle):
         data, blocking = config.data, env.blocking
         settings = KvStore(data / SETTINGS_FILE if data else None, blocking)
         stack.callback(settings.close)
-        await settings.load()  # which holds the directory
+        await settings.load()  # locks the directory
         epochs = EpochStore(data / EPOCHS_FILE if data else None, blocking)
         await epochs.load()
         service = NameServerService(

@@ -1,4 +1,4 @@
-"""The NameServer's RPCs: request, table, reply. Decides nothing."""
+"""The RPCs of a NameServer: request, table, reply."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -46,7 +46,7 @@ class NameServerService:
         settings: Store of key-value settings.
         epochs: Store of the highest epoch of each broker name.
         clock: Measures the silence of brokers.
-        expiry_ms: Expiry of a broker without one of its own.
+        expiry_ms: Expiry of brokers that send none.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class NameServerService:
         self._expiry_ms = expiry_ms
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what serves each RPC of the contract."""
+        """Return the handlers of all RPCs of the contract."""
         return (
             unary(service_methods.REGISTER_BROKER, self.register_broker),
             unary(service_methods.UNREGISTER_BROKER, self.unregister_broker),
@@ -88,14 +88,14 @@ class NameServerService:
     async def register_broker(
         self, request: pb.RegisterBrokerRequest, _call: Call
     ) -> pb.RegisterBrokerReply:
-        """Register a broker and its topics; answered when a new epoch is on disk."""
+        """Register a broker and its topics; the reply comes when a new epoch is on disk."""
         registration = self._registration_of(request)
         name = (registration.cluster, registration.broker_name)
         try:
             if not self._epochs.has_saved(*name, registration.epoch):
                 self._routes.check(registration, highest_epoch=self._epochs.highest(*name))
                 await self._epochs.accept(*name, registration.epoch)
-                registration = self._registration_of(request)  # its topics may be news by now
+                registration = self._registration_of(request)  # its topics may have become unknown
             registered = self._routes.register(
                 registration,
                 now_ms=self._clock.monotonic_ms(),
@@ -164,7 +164,7 @@ class NameServerService:
         return pb.ListTopicsReply(topics=page, next_page_token=page[-1] if has_more else "")
 
     async def put_kv(self, request: pb.PutKvRequest, _call: Call) -> pb.PutKvReply:
-        """Store a setting; answered when it is on disk."""
+        """Store a setting; the reply comes when it is on disk."""
         await self._settings.put(request.namespace, request.key, request.value)
         return pb.PutKvReply()
 
@@ -177,12 +177,12 @@ class NameServerService:
             return pb.GetKvReply(values=values)
         value = self._settings.table.get(request.namespace, request.key)
         if value is None:
-            remark = f"no setting {request.namespace}/{request.key} is kept"
+            remark = f"no setting {request.namespace}/{request.key} exists"
             raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
         return pb.GetKvReply(values={request.key: value})
 
     async def delete_kv(self, request: pb.DeleteKvRequest, _call: Call) -> pb.DeleteKvReply:
-        """Delete a setting; answered when that is on disk."""
+        """Delete a setting; the reply comes when that is on disk."""
         await self._settings.delete(request.namespace, request.key)
         return pb.DeleteKvReply()
 
@@ -201,7 +201,7 @@ class NameServerService:
         """Restore the write permission of the topics of a broker."""
         name = check_broker_name(request.broker_name)
         changed = self._routes.add_write_permission(name)
-        logger.info("write permission given back broker=%s topics=%s", name, changed)
+        logger.info("write permission restored broker=%s topics=%s", name, changed)
         return pb.AddWritePermissionReply(topics_changed=changed)
 
     async def get_epoch(self, request: pb.GetEpochRequest, _call: Call) -> pb.GetEpochReply:
@@ -211,12 +211,12 @@ class NameServerService:
         return pb.GetEpochReply(is_known=bool(highest), highest_epoch=highest)
 
     def _order_topic_config(self) -> dict[str, str]:
-        # A broker that cannot register is worse than one that does not know the order of topics.
+        # A registration without the order of topics is better than no registration.
         values = self._settings.table.values(ORDER_NAMESPACE)
         return values if size_of(values) <= NAMESPACE_BYTES_MAX else {}
 
     def _registration_of(self, request: pb.RegisterBrokerRequest) -> BrokerRegistration:
-        if len(request.topics) > TOPICS_MAX:  # before objects are made of them
+        if len(request.topics) > TOPICS_MAX:  # checked before they are parsed
             raise invalid(f"{len(request.topics)} topics: a broker has at most {TOPICS_MAX}")
         version = data_version_from_pb(request.data_version)
         rows: tuple[bytes, ...] = ()

@@ -8,8 +8,8 @@ from itertools import islice
 class TopicIndex:
     """Broker names by topic. Owned by a `RouteTable`. A topic is on at least one broker.
 
-    Topics are sorted when they are listed after a change, not with each page: a page of 65,536
-    topics costs as much as one of 1,000.
+    Topics are sorted at the first listing after a change, not for each page: a page out of 65,536
+    topics costs as much as one out of 1,000.
     """
 
     def __init__(self) -> None:
@@ -21,14 +21,14 @@ class TopicIndex:
         return sorted(self._names.get(topic, ()))
 
     def add(self, topics: Iterable[str], broker_name: str) -> None:
-        """Note that a broker has topics."""
+        """Add topics of a broker."""
         for topic in topics:
             if topic not in self._names:
                 self._sorted = None
             self._names.setdefault(topic, set()).add(broker_name)
 
     def remove(self, topics: Iterable[str], broker_name: str) -> None:
-        """Note that a broker does not have topics any more, all of which it had."""
+        """Remove topics of a broker, all of which must be present."""
         for topic in topics:
             names = self._names[topic]
             names.remove(broker_name)
@@ -37,21 +37,21 @@ class TopicIndex:
                 self._sorted = None
 
     def page(
-        self, after: str, maximum: int | None, *, is_wanted: Callable[[str], bool] | None = None
+        self, after: str, maximum: int | None, *, has_name: Callable[[str], bool] | None = None
     ) -> list[str]:
-        """Return topics behind `after`, sorted. What changes meanwhile moves no other topic.
+        """Return topics behind `after`, sorted. Changes between two pages move no other topic.
 
         Args:
-            after: Need not be a topic; empty = from the first one on.
-            maximum: At most so many. None = all.
-            is_wanted: Only topics that a broker has whose name passes.
+            after: Name that need not be a topic; empty = from the first topic on.
+            maximum: Limit on the topics; None = no limit.
+            has_name: Selects topics by the names of their brokers; None = all topics.
         """
-        return list(islice(self._behind(after, is_wanted), maximum))
+        return list(islice(self._behind(after, has_name), maximum))
 
-    def _behind(self, after: str, is_wanted: Callable[[str], bool] | None) -> Iterator[str]:
+    def _behind(self, after: str, has_name: Callable[[str], bool] | None) -> Iterator[str]:
         if self._sorted is None:
             self._sorted = sorted(self._names)
         for place in range(bisect_right(self._sorted, after), len(self._sorted)):
             topic = self._sorted[place]
-            if is_wanted is None or any(map(is_wanted, self._names[topic])):
+            if has_name is None or any(map(has_name, self._names[topic])):
                 yield topic

@@ -271,7 +271,7 @@ def test_change_of_a_topic_that_a_nameserver_refuses_is_no_success() -> None:
             hog = await Hog.at(around)
             await hog.take(2_025)
             refused = (
-                r"topic {}: this broker has saved the change .* NameServer ns:9876 .*bytes_max"
+                r"topic {}: this broker has saved the change, but NameServer ns:9876 .*bytes_max"
             )
             delete = service_methods.DELETE_TOPIC.request
             many = admin.PutTopicsRequest()

@@ -145,7 +145,7 @@ def test_settings_outlive_the_nameserver(tmp_path: Path) -> None:
             assert dict(one.values) == {"b": "v"}
             whole = await call(service_methods.GET_KV, pb.GetKvRequest(namespace="n"))
             assert dict(whole.values) == {"b": "v"}
-            with pytest.raises(MessageNotFound, match="no setting n/a is kept"):
+            with pytest.raises(MessageNotFound, match="no setting n/a exists"):
                 await call(service_methods.GET_KV, pb.GetKvRequest(namespace="n", key="a"))
 
     run(main)

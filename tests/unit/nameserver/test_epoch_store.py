@@ -184,4 +184,4 @@ def test_lost_epochs_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
             pass
 
     run_in_virtual_time(main())
-    assert "no epochs are kept here" in caplog.text
+    assert "no epochs found" in caplog.text

@@ -30,6 +30,6 @@ def test_pages_go_on_behind_a_topic_that_may_have_gone() -> None:
 
 def test_page_of_some_brokers_is_full_as_long_as_they_have_topics() -> None:
     index = index_of(a="bdf", b="aceg")
-    assert index.page("", 2, is_wanted="b".__eq__) == ["a", "c"]
-    assert index.page("c", 2, is_wanted="b".__eq__) == ["e", "g"]
-    assert index.page("", 3, is_wanted="a".__eq__) == ["b", "d", "f"]
+    assert index.page("", 2, has_name="b".__eq__) == ["a", "c"]
+    assert index.page("c", 2, has_name="b".__eq__) == ["e", "g"]
+    assert index.page("", 3, has_name="a".__eq__) == ["b", "d", "f"]
