@@ -1,7 +1,7 @@
 """The plan for the files of a log at its opening, and for files that do not fit.
 
-Everything is looked at before anything is changed: a store that is refused stays as it was. It is
-refused only where nothing tells which files are the log's, or how long they are.
+The plan is complete before a change, so a refused store stays as it was. A store is refused only if
+neither notes nor files show which files are the log's, or how long they are.
 """
 
 from collections import Counter
@@ -33,34 +33,34 @@ from ternmq_store.recovery.recovery_decisions import (
 _NAMED_MAX: Final = 8  # files that an error names
 
 _ODD_BYTES_MAX: Final = 4096
-"""No two settings of the files' length are so close: a length is one of them, spoiled."""
+"""Limit of the distance between a length and the setting of which it is a damaged form."""
 
 GAP_FILES_MAX: Final = 10_000
-"""Limit of a gap: behind a longer one, files that no queue confirms are of another log."""
+"""Limit of a gap, in files: behind a longer gap, files without a unit belong to another log."""
 
 _UNNOTED_FILES_MAX: Final = 2
-"""A crash may leave so many files unnoted: files behind a gap this short need no confirmation."""
+"""Count of files that a crash may leave unnoted: files behind so short a gap need no unit."""
 
 
 class KnownLog(NamedTuple):
-    """Notes of a log that a plan goes by."""
+    """Notes of a log, for a plan."""
 
     file_bytes: int = 0
-    """Length of its files; 0 = not noted."""
+    """Length of the log's files; 0 = unknown."""
 
     start: int = 0
     flushed: int = 0
     """Offset up to which the log was on the disk."""
 
     is_ours: bool = False
-    """True when no other process has used the log since."""
+    """True if no other program has used the log since."""
 
     was_closed: bool = False
-    """The log ended at `flushed`."""
+    """True if the log ended at `flushed`."""
 
 
 class ForeignFile(NamedTuple):
-    """A file that is none of the log."""
+    """A file in the log's folder that is foreign to the log."""
 
     file: FoundFile
     reason: str
@@ -72,41 +72,40 @@ class LogFilePlan:
 
     file_bytes: int
     row: Sequence[FoundFile]
-    """The log's files without a gap, as they lie there: one of another length gets its own, and one
-    of 0 bytes may be missing."""
+    """Files of the log without a gap, with their present lengths; one of 0 bytes may be missing."""
 
     removed: Sequence[FoundFile] = ()
-    """Empty ones at the end."""
+    """Empty files at the end, which are removed."""
 
     strays: Sequence[ForeignFile] = ()
 
     misnamed: Sequence[FoundFile] = ()
-    """Files of the row that have another name yet."""
+    """Files of `row` with another name."""
 
     @property
     def is_in_order(self) -> bool:
-        """Every file has its name and its length, and all are the log's."""
+        """True if every file is the log's and has its name and length."""
         return not (self.misnamed or self.strays or self.long or self.short)
 
     @property
     def short(self) -> Sequence[FoundFile]:
-        """Files that lack their end, or all."""
+        """Files that lack their end or all bytes."""
         return [file for file in self.row if file.file_bytes < self.file_bytes]
 
     @property
     def long(self) -> Sequence[FoundFile]:
-        """Files with something behind their end."""
+        """Files with bytes behind their end."""
         return [file for file in self.row if file.file_bytes > self.file_bytes]
 
     def lacks(self, offset: int) -> bool:
-        """Return whether no file has byte `offset`, which may have been there."""
+        """Return whether no file has byte `offset` of the log."""
         has_gap = any(
             file.file_bytes <= offset - file.base < self.file_bytes for file in self.short
         )
         return has_gap or not self.row or offset >= self.row[-1].base + self.file_bytes
 
     def damage(self, flushed: int) -> Iterator[DamagedRange]:
-        """Yield what was on the disk and is missing now, for a log that was there to `flushed`."""
+        """Yield the missing ranges of a log that was on the disk up to `flushed`."""
         for file in self.short:
             start, end = file.base + file.file_bytes, file.base + self.file_bytes
             if file is self.row[-1]:
@@ -124,17 +123,12 @@ def find_plan(
     *,
     unread: type[OSError] = FileNotFoundError,
 ) -> LogFilePlan:
-    """Return what is to be done with the log's files below `root`; nothing is changed.
+    """Return the plan for the log's files below `root`, before a change.
 
-    Args:
-        files: The file system.
-        root: The store's directory.
-        session: Its notes.
-        default_bytes: The length that the settings say.
-        unread: As for `FileRecordedOffsets`.
+    The arguments are those of `plan_log` and `FileRecordedOffsets`.
 
     Raises:
-        UndecidedStore: As `plan_log`.
+        UndecidedStore: Neither notes nor files show the files of the log, or their length.
         OSError: A file cannot be read.
     """
     found = find_files(files, commit_log_folder(root))
@@ -143,7 +137,6 @@ def find_plan(
 
 
 def _known_log(session: StoreSession) -> KnownLog:
-    """Return what the notes of a store say of its log."""
     notes, use = session.notes, session.last_use
     return KnownLog(
         notes.log_file_bytes,
@@ -157,22 +150,22 @@ def _known_log(session: StoreSession) -> KnownLog:
 def plan_log(
     found: Sequence[FoundFile], known: KnownLog, *, default_bytes: int, recorded: RecordedOffsets
 ) -> LogFilePlan:
-    """Return what to do with the files of a log.
+    """Return the plan for the files of a log.
 
     Args:
-        found: The files, by base.
-        known: What was noted of the log.
-        default_bytes: The length for a log whose files do not tell it.
-        recorded: The offsets that their records claim.
+        found: Files by base.
+        known: Notes of the log.
+        default_bytes: Length of the files of a log without a file.
+        recorded: Offsets that the records of the files claim.
 
     Raises:
-        UndecidedStore: Nothing tells which files are the log's, or how long they are.
+        UndecidedStore: Neither notes nor files show the files of the log, or their length.
     """
     foreign = [file for file in found if _is_foreign(file, recorded)]
     kept = [file for file in found if file not in foreign]
     end = len(kept)
     while end and kept[end - 1].file_bytes == 0:
-        # The name of a new file reached the disk and nothing else did, or somebody emptied it.
+        # Only the name of a new file reached the disk, or another program emptied the file.
         end -= 1
     kept, removed = kept[:end], kept[end:]
     if not kept and not foreign:
@@ -181,7 +174,7 @@ def plan_log(
     unfit = [file for file in kept if file.base % file_bytes]
     strays = [ForeignFile(file, f"no file of {file_bytes} bytes begins there") for file in unfit]
     kept = [file for file in kept if file.base % file_bytes == 0]
-    back, others = _by_claim(foreign, [*kept, *removed], known, file_bytes, recorded)
+    back, others = _divide_foreign(foreign, [*kept, *removed], known, file_bytes, recorded)
     kept, strays = sorted([*kept, *back], key=_base), [*strays, *others]
     if strays and (not kept or (not known.is_ours and len(strays) >= len(kept))):
         raise _two_logs([kept, [stray.file for stray in strays]])
@@ -211,7 +204,7 @@ def plan_log(
 
 
 def _is_foreign(file: FoundFile, recorded: RecordedOffsets) -> bool:
-    """Return whether the first record of a file belongs elsewhere, and none of them there."""
+    """Return whether the first record of a file claims another file, and none claims this one."""
     return recorded.first(file) not in {None, file.base} and recorded.own(file) is None
 
 
@@ -220,24 +213,24 @@ def _base(file: FoundFile) -> int:
 
 
 def right_path(file: FoundFile) -> Path:
-    """Return the path that a file has by its base."""
+    """Return the path of a file by its base."""
     return file.path.with_name(file_name(file.base))
 
 
-def _by_claim(
+def _divide_foreign(
     foreign: Sequence[FoundFile],
     others: Sequence[FoundFile],
     known: KnownLog,
     file_bytes: int,
     recorded: RecordedOffsets,
 ) -> tuple[Sequence[FoundFile], Sequence[ForeignFile]]:
-    """Sort out files whose records belong elsewhere.
+    """Divide files whose records claim other files.
 
     Returns:
-        Those that are missing there, with the base that they claim; and those of no use.
+        Files that are missing at the claimed base, with that base; and the other files.
 
     Raises:
-        UndecidedStore: A file bears the name of one that has content of a third.
+        UndecidedStore: The names of several files are mixed up.
     """
     places = {file.base: file for file in others}
     mixed_up = {file.base for file in foreign}
@@ -264,7 +257,7 @@ def _by_claim(
 
 
 def _runs(kept: Sequence[FoundFile], file_bytes: int) -> Iterator[Sequence[FoundFile]]:
-    """Yield the files that follow each other without a gap."""
+    """Yield sequences of files without a gap."""
     first = 0
     for number in range(1, len(kept) + 1):
         if number == len(kept) or kept[number].base != kept[number - 1].base + file_bytes:
@@ -273,8 +266,8 @@ def _runs(kept: Sequence[FoundFile], file_bytes: int) -> Iterator[Sequence[Found
 
 
 def _is_lost(gap: range, known: KnownLog, file_bytes: int) -> bool:
-    """Return whether the files of a gap were there: the log was noted to go on behind them."""
-    # What was flushed last may not be noted after a crash, with or without records in it.
+    """Return whether the files of a gap are lost: by the notes, the log went on behind them."""
+    # The last flush before a crash may not be noted, with or without records.
     unnoted = 0 if known.was_closed else 2 * file_bytes
     return known.is_ours and gap.start < known.flushed and gap.stop < known.flushed + unnoted
 
@@ -286,10 +279,10 @@ def _goes_on(
     known: KnownLog,
     recorded: RecordedOffsets,
 ) -> bool:
-    """Return whether a log that was not closed goes on behind a gap.
+    """Return whether a log that was not closed continues behind a gap.
 
     Raises:
-        UndecidedStore: The files behind a long gap have good records, and no queue confirms them.
+        UndecidedStore: The files behind a long gap have good records without a unit.
     """
     fit = recorded.fit(run) if known.is_ours and not known.was_closed else LogFit.NO_RECORD
     if fit is LogFit.UNCONFIRMED and _UNNOTED_FILES_MAX < len(gap) <= GAP_FILES_MAX:
@@ -317,7 +310,7 @@ def _file_bytes(
         return noted if is_noted else default_bytes if fits else longest
     if noted in lengths and noted == longest:
         return noted
-    # That files begin where the ones before end tells as much as their length.
+    # The distance of the bases of two files shows as much as their length.
     votes = {
         length: sum(file.base % length == 0 for file in kept if file.file_bytes == length)
         + steps[length]
@@ -334,20 +327,20 @@ def _file_bytes(
 
 
 def _steps(kept: Sequence[FoundFile]) -> Counter[int]:
-    """Return how often files begin so many bytes behind the one before."""
+    """Return the counts of distances between bases of neighbours."""
     return Counter(after.base - before.base for before, after in pairwise(kept))
 
 
 def _two_lengths(kept: Sequence[FoundFile], lengths: Sequence[int]) -> UndecidedStore:
     """Return the refusal of a log whose files may have either of two lengths."""
-    told = ", ".join(f"{file.path.name} has {file.file_bytes} bytes" for file in kept[:_NAMED_MAX])
+    text = ", ".join(f"{file.path.name} has {file.file_bytes} bytes" for file in kept[:_NAMED_MAX])
     ways = [
         RecoveryOption(
             f"Where they have {length} bytes", _command(kept[0], f"--file-bytes {length}")
         )
         for length in lengths
     ]
-    text = f"how long files of the log are is not clear: {told}"
+    text = f"how long files of the log are is not clear: {text}"
     return UndecidedStore(RecoveryDecision(UndecidedState.FILE_LENGTH, text, ways))
 
 
@@ -359,7 +352,7 @@ def _two_logs(groups: Sequence[Sequence[FoundFile]]) -> UndecidedStore:
         for step in sorted(_steps(files))
         if not any(file.base % step or file.file_bytes >= 2 * step for file in files)
     ]
-    if len(kept) == 1:  # without them nothing is left
+    if len(kept) == 1:  # without them no file remains
         ways.append(RecoveryOption("Put the files of the log back if you have them"))
     text = f"{files[0].path.parent} has files of two logs"
     return UndecidedStore(
@@ -387,7 +380,7 @@ def _has_gap(row: Sequence[FoundFile], run: Sequence[FoundFile], gap: range) -> 
 
 
 def _away(group: Sequence[FoundFile]) -> RecoveryOption:
-    """Return the way on which files are none of the log."""
+    """Return the option by which files belong to another log."""
     names = [file.path.name for file in group]
     which = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     when = f"Where {which} {'is' if len(names) == 1 else 'are'} of another log"
@@ -399,10 +392,10 @@ def _command(file: FoundFile, *options: str) -> str:
 
 
 def _check_surplus(row: Sequence[FoundFile], file_bytes: int, recorded: RecordedOffsets) -> None:
-    """Refuse a log with a file behind whose end its records go on, and no other file has them.
+    """Refuse a log with a file that is too long, and has records behind its end that no other has.
 
     Raises:
-        UndecidedStore: Its files may have either of two lengths.
+        UndecidedStore: The files may have either of two lengths.
     """
     by_base = {file.base: file for file in row}
     for long in (file for file in row if file.file_bytes > file_bytes):
@@ -419,17 +412,10 @@ def carry_out(
     flushed: int,
     findings: RecoveryFindings,
 ) -> None:
-    """Rename, set aside, remove and lengthen what the plan says.
-
-    Args:
-        files: The file system.
-        root: The store's directory.
-        plan: What to do.
-        flushed: The log was on the disk up to here.
-        findings: Gets one for each file.
+    """Rename, set aside, remove and lengthen files by the plan; add a finding for each.
 
     Raises:
-        OSError: It could not be done.
+        OSError: The plan is not carried out.
     """
     for file in plan.misnamed:
         path = right_path(file)
