@@ -253,7 +253,7 @@ class StoreLoop:
     async def check_files(self) -> bool:
         """Check that the files of the store are still in their folders: one step of a job."""
         if self._store.failure is None:
-            task = self._store.missing_files.look()
+            task = self._store.missing_files.check_due()
             await self._run(task.run, lambda _: self._store.missing_files.done(task))
             self._confirmations.check_store()
         return False

@@ -29,7 +29,7 @@ from ternmq_store.opened_files import OpenedFiles
 logger = logging.getLogger(__name__)
 
 _LEAST: Final = 64
-_ROUND_LOOKS: Final = 60
+_ROUND_CHECKS: Final = 60
 """Checks of a round over all files of queues and index. The check of 139 files took a thread 0.35
 ms and the loop 0.14 ms."""
 
@@ -69,11 +69,11 @@ class MissingFileTask:
             nodes, self.error = dict[str, tuple[int, int]](), error
         for file in self.log:
             if nodes.get(file_name(file.base)) != file.file.node:
-                self._look(_checked_file(self.row, file))
+                self._check(_checked_file(self.row, file))
         for place in self.places:
-            self._look(place)
+            self._check(place)
 
-    def _look(self, place: CheckedFile) -> None:
+    def _check(self, place: CheckedFile) -> None:
         try:
             if not place.is_in_place():
                 self.missing.append(place)
@@ -104,14 +104,14 @@ class MissingFileCheck:
         self._small = [path_of(root) for path_of in small]
         self._turns = self._round()
         self._count = 0
-        self._is_error_told = False
+        self._has_logged_error = False
         self.tables: Sequence[Path] = ()
 
-    def look(self) -> MissingFileTask:
+    def check_due(self) -> MissingFileTask:
         """Return the next check, for `done`."""
         log = self._log.files
-        small = map(self._of_small, (*self._small, *self.tables))
-        count = max(_LEAST, self._count // _ROUND_LOOKS)
+        small = map(self._small_file, (*self._small, *self.tables))
+        count = max(_LEAST, self._count // _ROUND_CHECKS)
         turns = list(islice(self._turns, count))
         if len(turns) < count:
             self._turns = self._round()
@@ -119,15 +119,15 @@ class MissingFileCheck:
 
     def done(self, task: MissingFileTask) -> None:
         """Record the result of `task`: a missing file makes the store read-only."""
-        if task.error is not None and not self._is_error_told:
-            self._is_error_told = True
+        if task.error is not None and not self._has_logged_error:
+            self._has_logged_error = True
             logger.warning("files of the store cannot be looked at error=%s", task.error)
         for place in task.missing:
             if place.is_current():
                 self._files.lose(place.path)
                 return
 
-    def _of_small(self, path: Path) -> CheckedFile:
+    def _small_file(self, path: Path) -> CheckedFile:
         return CheckedFile(path, lambda: not self._files.is_lost(path), _always)
 
     def _round(self) -> Iterator[CheckedFile]:
@@ -143,9 +143,9 @@ class MissingFileCheck:
             for row in (queue.files, *(() if queue.ext is None else (queue.ext.files,))):
                 yield from map(partial(_checked_file, row), list(row.files))
         for info in () if self._index is None else self._index.infos():
-            yield self._of_index(info.path)
+            yield self._index_file(info.path)
 
-    def _of_index(self, path: Path) -> CheckedFile:
+    def _index_file(self, path: Path) -> CheckedFile:
         index, files = self._index, self._files
         return CheckedFile(
             path,

@@ -54,7 +54,7 @@ def _files(folder: Path) -> list[Path]:
 
 def look(store: MessageStore) -> None:
     """Look once."""
-    task = store.missing_files.look()
+    task = store.missing_files.check_due()
     task.run()
     store.missing_files.done(task)
 
@@ -146,7 +146,7 @@ def test_folder_that_became_a_file_or_a_link_to_itself_is_noticed(
     for is_link in (False, True):
         folder.rename(tmp_path / "aside")
         folder.symlink_to(place) if is_link else folder.touch()
-        task = store.missing_files.look()
+        task = store.missing_files.check_due()
         task.run()
         assert [each.path.parent for each in task.missing][:1] == [folder]
         assert task.error is None
@@ -189,7 +189,7 @@ def test_every_file_of_the_log_is_looked_at_each_time(store: MessageStore, tmp_p
     log = _files(commit_log_folder(tmp_path))
     for path in log:
         path.rename(tmp_path / "aside")
-        task = store.missing_files.look()
+        task = store.missing_files.check_due()
         task.run()
         assert [each.path for each in task.missing] == [path]
         (tmp_path / "aside").rename(path)
@@ -239,14 +239,14 @@ def test_files_that_the_store_removes_are_not_missed(seed: int) -> None:
         assert checkpoint(store, (1 << 60) + round_ * 10_000)
         clock.now_ms += 1000
         moments = chance.sample(range(12), 2)
-        task = store.missing_files.look()
+        task = store.missing_files.check_due()
         for moment, each in enumerate(store.clean(clock.wall_ms(), hour=4)):
             if moment == moments[0]:
                 task.run()
             each.run()
             if moment == moments[1]:
                 store.missing_files.done(task)
-                task = store.missing_files.look()
+                task = store.missing_files.check_due()
         store.delete_topic("B")
         task.run()
         store.missing_files.done(task)
@@ -256,7 +256,7 @@ def test_files_that_the_store_removes_are_not_missed(seed: int) -> None:
 
 def test_look_costs_little(store: MessageStore) -> None:
     """A bound in system calls, which no busy machine changes."""
-    task = store.missing_files.look()
+    task = store.missing_files.check_due()
     assert len(task.places) <= 64 + 6
 
 
@@ -267,14 +267,14 @@ def test_disk_that_tells_nothing_of_one_file_hides_no_other(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     for _ in range(2):
-        task = store.missing_files.look()
+        task = store.missing_files.check_due()
         task.places = (CheckedFile(tmp_path, untold, lambda: True), *task.places)
         task.run()
         store.missing_files.done(task)
     assert not has_failed(store)
     assert caplog.text.count("cannot be looked at") == 1
     checkpoint_path(tmp_path).unlink()
-    task = store.missing_files.look()
+    task = store.missing_files.check_due()
     task.places = (CheckedFile(tmp_path, untold, lambda: True), *task.places)
     task.run()
     store.missing_files.done(task)
