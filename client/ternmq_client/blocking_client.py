@@ -1,8 +1,8 @@
-"""Clients for synchronous callers: one event loop in one thread, and blocking clients over it.
+"""Blocking clients for synchronous callers, over one event loop in one thread.
 
 All blocking clients of a process share one loop, which runs from the first use to the end of the
-process. gRPC has one queue of events for all loops of a process, and does not bear loops that come
-and go while others use it.
+process. gRPC has one queue of events for all loops of a process and fails if loops come and go
+while others use it.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ _END_WAIT_S: Final = 10.0
 
 
 class LoopThread:
-    """An event loop in a thread of its own, from `start` to `close`. Any thread may use it.
+    """Event loop in a thread of its own, from `start` to `close`. Any thread may use it.
 
-    The thread is a daemon: a script that forgets to close still ends. A child that is forked has no
-    such thread: there `run` and `submit` are refused, and `close` leaves everything to the parent.
+    The thread is a daemon, so a script that does not call `close` still ends. A forked child has no
+    such thread: there `run` and `submit` are refused, and `close` has no effect.
     """
 
     def __init__(self, name: str = "ternmq-loop") -> None:
@@ -42,23 +42,23 @@ class LoopThread:
         self._process_id = 0
 
     def start(self) -> None:
-        """Begin to run what `run` gives. Once only."""
+        """Start the thread. Call it once."""
         self._thread.start()
         self._process_id = os.getpid()
         self._is_open = True
 
     @property
     def is_inherited(self) -> bool:
-        """True in a process that was forked from the one with the thread."""
+        """True in a forked child of the process with the thread."""
         return is_inherited(self._process_id)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run `coroutine` on the loop and return its result, or raise what it raises.
+        """Run `coroutine` on the loop and return its result, or raise its error.
 
         An interrupt of the waiting thread (Ctrl-C) cancels the coroutine.
 
         Raises:
-            ClosedError: The loop does not run; so has the coroutine not.
+            ClosedError: The loop does not run. The coroutine was not run.
         """
         future = self.submit(coroutine)
         try:
@@ -68,10 +68,10 @@ class LoopThread:
             raise
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Begin to run `coroutine` on the loop and return its future, which any thread may await.
+        """Start `coroutine` on the loop and return its future, for any thread.
 
         Raises:
-            ClosedError: The loop does not run; so has the coroutine not.
+            ClosedError: The loop does not run. The coroutine was not run.
         """
         if self.is_inherited:
             coroutine.close()
@@ -83,9 +83,9 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self) -> None:
-        """Cancel what still runs, end the loop, wait for its thread. Safe to repeat.
+        """Cancel running coroutines, end the loop, wait for its thread. Safe to repeat.
 
-        A thread that has not ended after 10 s is left to itself: no process waits for it.
+        A thread that has not ended after 10 s is abandoned: the process does not wait for it.
         """
         if self.is_inherited:
             return
@@ -112,20 +112,20 @@ class LoopThread:
 def shared_loop_thread() -> LoopThread:
     """Return the loop thread of all blocking clients of this process, started at the first use.
 
-    It ends with the process: what then still runs on it is cancelled. A child that was forked gets
-    one of its own.
+    The thread ends with the process and cancels running coroutines. A forked child gets a thread of
+    its own.
     """
     return _shared.thread()
 
 
 class _SharedLoopThread:
-    """Owns the loop thread of all blocking clients. Any thread may ask for it."""
+    """Owner of the loop thread of all blocking clients. Any thread may use it."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: in a child, where the thread is not, and the lock may be held for ever."""
+        """Reset the state in a forked child: its thread is missing, and its lock may be held."""
         self._starting = threading.Lock()
         self._started: LoopThread | None = None
 
@@ -143,16 +143,17 @@ os.register_at_fork(after_in_child=_shared.forget)
 
 
 class BlockingClient(Generic[ClientT]):
-    """Base of the blocking clients: opens an async client on the loop thread of all of them.
+    """Base of the blocking clients: it opens an async client on the shared loop thread.
 
-    One task enters and leaves the async client, as that demands; calls of any thread run beside it.
-    A subclass takes its verbs from the async client: `send = blocking(Producer.send)`.
+    One task enters and leaves the async client, and calls of any thread run beside it. A subclass
+    takes its methods from the async client: `send = blocking(Producer.send)`.
 
-    In a child that is forked while it is open, calls raise `ClosedError` at once, and closing does
-    nothing: the client stays its parent's. One that was not open yet may be opened in the child.
+    In a child that is forked while the client is open, calls raise `ClosedError` at once, and
+    closing has no effect: the client belongs to the parent. The child may open a client that was
+    not open yet.
 
     Args:
-        client: Not yet entered; this object owns it from now on.
+        client: Async client that is not entered yet. This object owns it.
     """
 
     def __init__(self, client: ClientT) -> None:
@@ -186,7 +187,7 @@ class BlockingClient(Generic[ClientT]):
         """Leave the async client. Safe to repeat.
 
         Raises:
-            Exception: What leaving the async client raised; it is closed all the same.
+            Exception: Leaving the async client raised the error. The client is closed.
         """
         if self._keeper is None or self._opened_on.is_inherited:
             return
@@ -229,13 +230,13 @@ class BlockingClient(Generic[ClientT]):
 def blocking(
     verb: Callable[Concatenate[Any, P], Awaitable[T]],
 ) -> Callable[Concatenate[BlockingClient[Any], P], T]:
-    """Return `verb`, which awaits, as a method of a blocking client.
+    """Return the blocking form of the async method `verb`.
 
-    Its parameters, types and docstring are those of `verb`. An iterator among the arguments is read
-    in the calling thread, since it may itself use the client.
+    Parameters, types and docstring are those of `verb`. An iterator among the arguments is read in
+    the calling thread, since it may itself use the client.
 
     Args:
-        verb: Takes the async client first, such as a method of its class.
+        verb: Function of the async client, such as a method of its class.
     """
 
     async def awaited(client: object, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -247,7 +248,7 @@ def blocking(
 def on_loop(
     verb: Callable[Concatenate[Any, P], T],
 ) -> Callable[Concatenate[BlockingClient[Any], P], T]:
-    """Return `verb`, a plain method which only the loop may call, as `blocking` does."""
+    """Return the blocking form of the plain method `verb`, which only the loop may call."""
 
     async def called(client: object, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return verb(client, *args, **kwargs)

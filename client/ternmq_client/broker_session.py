@@ -1,8 +1,8 @@
-"""Sessions of a client with its brokers: heartbeats out, commands in, one Session for each broker.
+"""Sessions of a client with its brokers, for heartbeats and for commands of brokers.
 
-A consumer has a Session with the master of every broker that serves its topics, a producer with
-those it sends to. The stream's life is the member's life: brokers drop a client at once when it
-says goodbye, 10 s after its stream broke, 60 s after it fell silent.
+A consumer has a Session with every member that serves its topics, a producer with the masters that
+it sends to. The end of the Session ends the membership: a broker drops a client at once after its
+goodbye, 10 s after a broken stream, and 60 s after the last heartbeat.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ from ternmq_runtime.service import OwnedTasks
 logger = logging.getLogger(__name__)
 
 GOODBYE_TIMEOUT_S: Final = 1.0
-"""Time that a closing client gives a broker to hear its goodbye."""
+"""Time for the goodbye of a closing client to one broker, s."""
 
 SAYINGS_MAX: Final = 256
-"""Answers that may wait for one broker to be told; the oldest gives way."""
+"""Most waiting answers to one broker. Beyond it the oldest is dropped."""
 
 SETTLED_MS: Final = 10_000
-"""Age at which a Session's broker knows the other members too: they try each broker more often."""
+"""Age of a Session at which its broker knows the other members too, ms. They retry more often."""
 
 OnCommand = Callable[[groups.SessionReply, str], None]
-"""Takes a broker's command and the broker's name. Must not block."""
+"""Function of a broker's command and the broker's name. It must not block."""
 
 SessionStream = ClientStream[groups.SessionReply, groups.SessionRequest]
 
@@ -53,20 +53,20 @@ class SessionOwner(Protocol):
     """Id by which brokers know the client."""
 
     async def broker(self, broker_name: str, broker_id: int = MASTER_ID) -> Connection:
-        """Return the connection to a broker, dialling it at need."""
+        """Return the connection to a broker and open it if needed."""
         ...
 
     def forget(self, broker_name: str, connection: Connection, broker_id: int = MASTER_ID) -> None:
-        """Close `connection`, which has failed: the next `broker` dials again."""
+        """Close the failed `connection`. The next call of `broker` opens a new one."""
         ...
 
     def look_for(self, broker_name: str) -> None:
-        """Ask soon where the members of a broker name are."""
+        """Request a refresh of the members of a broker name."""
         ...
 
 
 class HeartbeatData:
-    """The groups of one client: what every heartbeat tells in full. Owned by `BrokerSessions`."""
+    """Groups of one client, in every heartbeat. Owned by `BrokerSessions`."""
 
     def __init__(self) -> None:
         self.producers: set[str] = set()
@@ -91,7 +91,7 @@ class HeartbeatData:
 
 
 class BrokerSession:
-    """The stream with one broker, opened again whenever it breaks. Owned by `BrokerSessions`."""
+    """Session with one broker. A broken stream is opened again. Owned by `BrokerSessions`."""
 
     def __init__(
         self,
@@ -120,22 +120,22 @@ class BrokerSession:
         self._sayings: deque[groups.SessionRequest] = deque(maxlen=SAYINGS_MAX)
         self._changed = asyncio.Event()
         self._writing = asyncio.Lock()
-        """Two writes at a time break a stream, and then not even cancelling ends it."""
+        """Lock of writes: two concurrent writes break a stream, which then cannot be cancelled."""
 
         self._stream: SessionStream | None = None
         self._is_closing = False
         self._failures = 0
         self.attempted = asyncio.Event()
-        """Set once the first attempt has an outcome."""
+        """Event that is set after the first attempt."""
 
         self.error: TernError | None = None
-        """Reason that the broker does not know this client at present. None = it does."""
+        """Reason why the broker does not know this client; None = it knows it."""
 
         self.open_since_ms: int | None = None
-        """Time since which the broker knows this client, monotonic. None = it does not."""
+        """Begin of the open Session, monotonic ms; None = not open."""
 
     async def run(self) -> None:
-        """Hold the Session open until `close`. Cancelling ends the stream without a goodbye."""
+        """Keep the Session open until `close`. Cancelling ends the stream without a goodbye."""
         while True:
             error: TernError = ClosedError("the broker ended the session")
             try:
@@ -161,11 +161,11 @@ class BrokerSession:
             await asyncio.sleep(self._retry.delay_s(self._failures, self._owner.env.random))
 
     def send_heartbeat(self) -> None:
-        """Send a heartbeat now: its data have changed."""
+        """Send a heartbeat with changed data now."""
         self._changed.set()
 
     def say(self, request: groups.SessionRequest) -> None:
-        """Send an answer soon. It is lost should the stream break before."""
+        """Queue an answer. It is lost if the stream breaks before."""
         self._sayings.append(request)
         self._changed.set()
 
@@ -221,7 +221,7 @@ class BrokerSession:
         self.open_since_ms = self._owner.env.clock.monotonic_ms()
         self.attempted.set()
         logger.info("session open broker=%s id=%s", self._broker_name, self._broker_id)
-        # Members may have come and gone while nobody listened.
+        # Members may have come or gone while there was no Session.
         for group in tuple(self._heartbeat_data.consumers):
             self._on_members_changed(group)
         self._on_command(reply, self._broker_name)
@@ -245,12 +245,12 @@ class BrokerSession:
 
 
 class BrokerSessions:
-    """The Sessions of one client, one for each member of a broker name it should be known to.
+    """Sessions of one client, one for each member of its broker names.
 
-    Consumers are known to slaves too: when their master is away, a slave knows the members of each
-    group already, and sharing queues goes on undisturbed. Producers are known to masters alone.
+    Consumers have Sessions with slaves too: while a master is away, its slave knows the members of
+    each group, and rebalances go on. Producers have Sessions only with masters.
 
-    Owned by one `ClientInstance` and touched only from its event loop.
+    Owned by one `ClientInstance` and used only on its event loop.
     """
 
     def __init__(
@@ -280,13 +280,13 @@ class BrokerSessions:
         self._is_closing = False
 
     def put_producer(self, group: str) -> None:
-        """Announce to brokers, now and from now on, that this client produces in `group`."""
+        """Announce to present and later brokers that this client produces in `group`."""
         if group not in self._heartbeat_data.producers:
             self._heartbeat_data.producers.add(group)
             self._send_heartbeats()
 
     def remove_producer(self, group: str) -> None:
-        """Undo `put_producer`."""
+        """Withdraw the announcement of `put_producer`."""
         if group in self._heartbeat_data.producers:
             self._heartbeat_data.producers.remove(group)
             self._send_heartbeats()
@@ -294,26 +294,27 @@ class BrokerSessions:
     def put_consumer(
         self, group: groups.ConsumerGroup, on_members_changed: Callable[[], None]
     ) -> None:
-        """Announce to brokers, now and from now on, that this client consumes as `group` says.
+        """Announce to present and later brokers that this client consumes in `group`.
 
         Args:
-            group: Replaces what was told of the group of that name. Not changed hereafter.
-            on_members_changed: Called when a broker says that members came or went, and when a
-                Session was opened, since such words may have been missed. Must not block.
+            group: Group with its subscriptions, in place of an earlier one of that name. The caller
+                does not change it any more.
+            on_members_changed: Called when a broker reports changed members, and at each opening of
+                a Session, since a report may have been missed. It must not block.
         """
         self._heartbeat_data.consumers[group.group] = group
         self._members_changed[group.group] = on_members_changed
         self._send_heartbeats()
 
     def remove_consumer(self, group: str) -> None:
-        """Undo `put_consumer`: brokers give its queues to other members at once."""
+        """Withdraw the announcement of `put_consumer`. Other members get the queues at once."""
         if self._heartbeat_data.consumers.pop(group, None) is not None:
             del self._members_changed[group]
             self._send_heartbeats()
 
     @property
     def consumer_topics(self) -> frozenset[str]:
-        """Every topic that a group of this client consumes."""
+        """Topics of all consumer groups of this client."""
         return frozenset(
             subscription.topic
             for group in self._heartbeat_data.consumers.values()
@@ -321,24 +322,24 @@ class BrokerSessions:
         )
 
     def on_command(self, name: str, handler: OnCommand) -> Callable[[], None]:
-        """Call `handler` with every command of a kind, whichever broker sent it.
+        """Call `handler` with every command of a kind, from all brokers.
 
         Args:
-            name: The field of the contract's `SessionReply`, such as `offsets_reset`; or `welcome`
-                to learn that a Session is open, and that commands before it may have been missed.
-            handler: Called with the reply and the broker's name, after those given before.
+            name: Field of the contract's `SessionReply`, such as `offsets_reset`; `welcome` = the
+                opening of a Session, before which commands may have been missed.
+            handler: Function of the reply and the broker's name, called after earlier handlers.
 
         Returns:
-            What ends it.
+            Function that unregisters the handler.
         """
         handlers = self._commands.setdefault(name, [])
         handlers.append(handler)
         return lambda: handlers.remove(handler)
 
     def say(self, broker_name: str, request: groups.SessionRequest) -> bool:
-        """Answer a broker on its Sessions; tell False when there is none with it.
+        """Answer a broker on its Sessions. Return False without a Session.
 
-        Every member of the name hears it; those that did not ask pass it over.
+        Every member of the name gets the answer. Members without a request ignore it.
         """
         sessions = [session for key, (session, _) in self._open.items() if key[0] == broker_name]
         for session in sessions:
@@ -346,16 +347,16 @@ class BrokerSessions:
         return bool(sessions)
 
     def attend(self, broker_name: str) -> None:
-        """Hold a Session with the master of `broker_name` although no consumed topic demands it."""
+        """Keep a Session with the master of `broker_name`, also without a consumed topic."""
         if broker_name not in self._attended:
             self._attended.add(broker_name)
             self._begin((broker_name, MASTER_ID))
 
     def keep_to(self, members: Iterable[tuple[str, int]]) -> None:
-        """Hold Sessions with these members, by broker name and id, and the attended masters.
+        """Keep Sessions with these members, by broker name and id, and with attended masters.
 
-        Others end, except those that are open with a member of one of these names: a NameServer
-        that does not tell of it may have just started.
+        Other Sessions end, except open ones with a member of these broker names: a NameServer that
+        does not name the member may have just started.
         """
         wanted = {(name, MASTER_ID) for name in self._attended}.union(members)
         names = {name for name, _ in wanted}
@@ -370,20 +371,20 @@ class BrokerSessions:
             self._tasks.spawn(_end(session, task), f"end session {key[0]} {key[1]}")
 
     def open_since_ms(self, broker_name: str, broker_id: int) -> int | None:
-        """Return since when a member has known this client, monotonic; None = it does not."""
+        """Return the begin of the Session with a member, monotonic ms; None = no Session."""
         opened = self._open.get((broker_name, broker_id))
         return None if opened is None else opened[0].open_since_ms
 
     def is_settled(self, broker_name: str, broker_id: int, *, now_ms: int) -> bool:
-        """Return whether a member has known this client long enough to know others as well."""
+        """Return whether a member's Session is old enough that it knows all other members."""
         since_ms = self.open_since_ms(broker_name, broker_id)
         return since_ms is not None and now_ms - since_ms >= SETTLED_MS
 
     async def attempted(self, *, timeout_s: float) -> None:
-        """Wait until every broker has been greeted, or could not be.
+        """Wait for the first attempt of every Session.
 
         Raises:
-            RefusedError: A broker knows another live client by this one's id.
+            RefusedError: Another live client has the id of this one.
         """
         sessions = [session for session, _ in self._open.values()]
         with suppress(TimeoutError):
@@ -395,7 +396,7 @@ class BrokerSessions:
                 raise session.error
 
     async def close(self) -> None:
-        """Say goodbye to every broker, waiting up to a second for each, side by side."""
+        """Send goodbyes to all brokers concurrently, each within a second."""
         self._is_closing = True
         ending = [
             self._tasks.spawn(_end(session, task), f"end session {broker_name} {broker_id}")
@@ -427,7 +428,7 @@ class BrokerSessions:
             session.send_heartbeat()
 
     def _note_place(self, reply: groups.SessionReply, broker_name: str) -> None:
-        """Ask for the routes of a member that has just registered: it may have been promoted."""
+        """Refresh the routes of a member that has just registered: it may have been promoted."""
         told = reply.place_registered
         logger.info(
             "member is registered broker=%s id=%s epoch=%s",
@@ -438,7 +439,7 @@ class BrokerSessions:
         self._owner.look_for(broker_name)
 
     def _note_differences(self, reply: groups.SessionReply, _broker_name: str) -> None:
-        """Log in what the members of a group differ: once, though every broker tells it."""
+        """Log differences between the members' subscriptions once, not for every broker."""
         told = reply.subscriptions_differ
         found = list(told.differences)
         if found == self._differences.get(told.group, []):
@@ -465,7 +466,7 @@ class BrokerSessions:
 
 
 async def _end(session: BrokerSession, task: asyncio.Task[None]) -> None:
-    """Close `session` in order, and its task in any case."""
+    """Close `session`, and cancel its task in any case."""
     await session.close()
     await asyncio.wait((task,), timeout=GOODBYE_TIMEOUT_S)
     task.cancel()

@@ -17,17 +17,17 @@ T = TypeVar("T")
 
 NAMESERVER_DEFAULT: Final = "127.0.0.1:9876"
 NAMESERVER_VARIABLE: Final = "TERNMQ_NAMESERVER"
-"""Names the NameServers where the program does not: one image runs in every place."""
+"""Variable with the NameServers of programs that name none, so that one image runs everywhere."""
 
 
 class DefaultNameServers(tuple[str, ...]):
-    """NameServers of a program that names none: an argument `nameserver` may name others."""
+    """Default NameServers. An argument `nameserver` may replace them."""
 
     __slots__ = ()
 
 
 def default_nameservers() -> DefaultNameServers:
-    """Return the NameServers of a program that names none: the variable's, or this machine's."""
+    """Return the default NameServers: those of the variable, or this machine's."""
     named = os.environ.get(NAMESERVER_VARIABLE) or NAMESERVER_DEFAULT
     return DefaultNameServers(nameserver_texts(named))
 
@@ -37,8 +37,8 @@ class ClientConfig:
     """Settings that producers and consumers have in common. Durations in seconds."""
 
     nameservers: tuple[str, ...] = field(default_factory=default_nameservers)
-    """`HOST:PORT` of each NameServer. One that answers is enough. Not given = those of the
-    variable TERNMQ_NAMESERVER, or else 127.0.0.1:9876; then alone may `nameserver=` name others."""
+    """`HOST:PORT` of each NameServer, of which one must answer. Default: those of the variable
+    TERNMQ_NAMESERVER, or 127.0.0.1:9876. Only with the default, `nameserver=` may name others."""
 
     host_name: str = ""
     """First half of the client id. Empty = this machine's name."""
@@ -54,18 +54,18 @@ class ClientConfig:
     """Time limit for connecting to each address of a service."""
 
     route_refresh_s: float = 30.0
-    """Interval between two questions for the route of a known topic."""
+    """Interval between refreshes of the route of a known topic, s."""
 
     heartbeat_s: float = 30.0
-    """Interval between heartbeats of a client that has nothing else to say."""
+    """Interval between heartbeats on a Session without other messages, s."""
 
     session_retry_s: float = 1.0
-    """Longest wait before a broken Session is opened again the first time; doubles up to 8 times
-    this."""
+    """Longest wait before the first attempt to reopen a broken Session, s. The wait doubles with
+    each attempt, up to 8 times this value."""
 
     trace: bool = False
-    """Message traces (who sent and consumed which message, with what outcome) go to `trace_topic`,
-    a moment later. Never delays or fails a message."""
+    """Message traces: records of sends and listener calls, sent to `trace_topic` a moment later.
+    Traces never delay or fail a message."""
 
     trace_topic: str = TRACE_TOPIC
     """Topic of the traces. Brokers have the default one with `broker.trace_topic_enabled`."""
@@ -103,16 +103,16 @@ class ClientConfig:
                 raise ConfigError(f"client.{name}", seconds, "must be above 0")
 
     def addresses(self) -> tuple[Address, ...]:
-        """Return the NameServers' addresses, each once, in their order."""
+        """Return the addresses of the NameServers, each once, in their order."""
         addresses = (parse_address(text, setting="client.nameservers") for text in self.nameservers)
         return tuple(dict.fromkeys(addresses))
 
     def client_id(self, *, now_ms: int, random: Random) -> str:
         """Return `host@instance` for a client that starts at wall time `now_ms`.
 
-        RocketMQ's instance is `<pid>#<nanoseconds>`. Here a random number takes the place of the
-        digits below milliseconds, so that clients of one process never have the same id: a broker
-        would refuse the second one's Session.
+        RocketMQ's instance is `<pid>#<nanoseconds>`. Here a random number replaces the digits below
+        milliseconds, so that clients of one process never have equal ids: a broker refuses the
+        Session of a second client with an id.
         """
         host = self.host_name or socket.gethostname()
         instance = self.instance_name or f"{os.getpid()}#{now_ms}-{random.getrandbits(32):08x}"
@@ -126,19 +126,19 @@ def resolve_client(
     deprecated: ClientConfig | None = None,
     deprecated_name: str = "client_config",
 ) -> ClientConfig:
-    """Return how a client that was made with these arguments finds and talks to services.
+    """Return the settings of a client by the arguments of its constructor.
 
-    Called by a constructor, to whose caller the warning points.
+    A constructor calls this function, and a warning points to the constructor's caller.
 
     Args:
-        nameserver: `HOST:PORT`, several of them separated by `;` or `,`, or a sequence of such.
-            None = those of `client`.
-        client: None = the defaults.
-        deprecated: What was given under the name that `client` had before.
-        deprecated_name: That name.
+        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of such. None = the
+            NameServers of `client`.
+        client: Settings of the client; None = the defaults.
+        deprecated: Value of the deprecated argument for `client`.
+        deprecated_name: Name of the deprecated argument.
 
     Raises:
-        ConfigError: One of them is of another type, or both name NameServers, and not the same.
+        ConfigError: An argument has another type, or both name different NameServers.
     """
     if deprecated is not None:
         chosen = checked_config(deprecated_name, deprecated, ClientConfig)
@@ -163,10 +163,10 @@ def resolve_client(
 
 
 def checked_config(name: str, config: T | None, kind: type[T]) -> T:
-    """Return `config` when it is a `kind`; the defaults when it is None.
+    """Return `config` after a check of its type; None = the defaults.
 
     Raises:
-        ConfigError: It is something else.
+        ConfigError: `config` is no `kind`.
     """
     if config is None:
         return kind()
@@ -182,13 +182,13 @@ def checked_config(name: str, config: T | None, kind: type[T]) -> T:
 
 
 def nameserver_texts(nameserver: str | Sequence[str]) -> tuple[str, ...]:
-    """Return what a user gave as NameServers as one text for each.
+    """Return the text of each NameServer.
 
     Args:
-        nameserver: `HOST:PORT`, several of them separated by `;` or `,`, or a sequence of such.
+        nameserver: `HOST:PORT`, several separated by `;` or `,`, or a sequence of such.
 
     Raises:
-        ConfigError: It is neither.
+        ConfigError: `nameserver` has another type.
     """
     texts = (nameserver,) if isinstance(nameserver, str) else _texts_in("nameserver", nameserver)
     parts = (part.strip() for text in texts for part in text.replace(";", ",").split(","))

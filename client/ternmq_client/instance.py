@@ -29,31 +29,32 @@ from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 logger = logging.getLogger(__name__)
 
 MASTER_RETRY_S: Final = 1.0
-"""Interval between attempts to reach a master for which a slave serves."""
+"""Interval between attempts to reach a master while its slave serves readers, s."""
 
 CALLS_WAIT_S: Final = 1.0
-"""Time that leaving a client gives functions of the application, such as the check of a
-transaction, that still run in its threads and whose answer nobody wants any more."""
+"""Time that leaving a client waits for functions of the application in its threads, such as the
+check of a transaction, s. Their results are ignored."""
 
 _DENIAL_TIMEOUT_S: Final = 1.0
-"""For a broker's answer whether it has a topic that no NameServer knows any more."""
+"""Timeout of the query of a broker for a topic that no NameServer knows any more, s."""
 
 SESSION_DELAY_FACTOR_MAX = 8
-"""Ceiling of the wait between two attempts to open a Session, in terms of the first one."""
+"""Ceiling of the wait between two attempts to open a Session, as a multiple of the first one."""
 
 
 class ClientInstance(Lifecycle):
-    """One client of a cluster, between `async with` and its end.
+    """Client of a cluster, open inside `async with`.
 
-    Entering asks nobody anything: NameServers and brokers are dialled when they are first needed.
-    Leaving says goodbye to the brokers, then ends every task and connection. A block must be
-    entered and left by one and the same task; a task of the client that crashes cancels the block.
+    Entering sends no request: connections to NameServers and brokers are opened when they are
+    needed. Leaving sends goodbyes to the brokers, and then ends every task and connection. One task
+    must enter and leave the block. A crashed task of the client cancels the block.
 
-    Owns everything it gives out. Touch it only from the event loop that entered it.
+    The client owns all objects that its properties return. Use it only on the event loop that
+    entered it.
 
     Args:
-        config: Where the services are, and the client's patience.
-        env: The seams. None = the real world, opened and closed with the client.
+        config: Settings of the client.
+        env: Clock, network and blocking calls. None = those of the process.
     """
 
     def __init__(
@@ -82,22 +83,22 @@ class ClientInstance(Lifecycle):
 
     @property
     def env(self) -> Environment:
-        """Clock, network, randomness, blocking calls."""
+        """Clock, network, randomness, blocking calls of the client."""
         return self._components.env
 
     @property
     def client_id(self) -> str:
-        """`host@instance`, by which brokers know this client."""
+        """Id of the client at brokers, `host@instance`."""
         return self._components.client_id
 
     @property
     def tasks(self) -> OwnedTasks:
-        """Tasks, also those of producers and consumers; they end with the client."""
+        """Owner of the tasks of the client, its producers and consumers."""
         return self._components.tasks
 
     @property
     def nameservers(self) -> NameServers:
-        """For questions other than routes."""
+        """NameServers of the client, for requests other than routes."""
         return self._components.nameservers
 
     @property
@@ -107,24 +108,24 @@ class ClientInstance(Lifecycle):
 
     @property
     def sessions(self) -> BrokerSessions:
-        """Sessions with the brokers, by which they know who is here."""
+        """Sessions of the client with brokers."""
         return self._components.sessions
 
     async def broker(self, broker_name: str, broker_id: int = MASTER_ID) -> Connection:
-        """Return the connection to a broker that a route has named, dialling it at need.
+        """Return the connection to a broker in a route, and open it if needed.
 
-        The broker has proved its name; the connection is kept until `forget`.
+        The identity of the broker is checked. The connection lasts until `forget`.
 
         Raises:
-            Unreachable: No route names it, or nobody who proves to be it answers.
+            Unreachable: No route names the broker, or no member with its identity answers.
         """
         return await self._components.broker(broker_name, broker_id)
 
     def reaches(self, broker_name: str) -> bool | None:
-        """Return whether the master of a broker name can be reached, as far as known. Asks nobody.
+        """Return whether the master of a broker name can be reached, without a request.
 
-        True while there is a connection; False when it could not be made the last time it was
-        tried, by whatever part of the client; None when it was not tried since the last one ended.
+        True = there is a connection; False = the last attempt to connect failed; None = there was
+        no attempt since the end of the last connection.
         """
         opened = self._components
         if (broker_name, MASTER_ID) in opened.connections:
@@ -132,13 +133,13 @@ class ClientInstance(Lifecycle):
         return False if broker_name in opened.masters_missed else None
 
     async def reader(self, broker_name: str) -> Connection:
-        """Return the connection to whom consumers of a broker name talk to now.
+        """Return the connection to the member that serves readers of a broker name.
 
-        That is its master; a slave stands in while no master can be reached, from the first
-        attempt that fails until an attempt succeeds, which is made each second.
+        The member is the master, or a slave while the master cannot be reached: from the first
+        failed attempt to the next successful one. An attempt is made each second.
 
         Raises:
-            Unreachable: No route names it, or no member of it answers.
+            Unreachable: No route names the broker, or no member answers.
         """
         first = self.member_to_ask(broker_name)
         try:
@@ -150,32 +151,32 @@ class ClientInstance(Lifecycle):
             return await self.broker(broker_name, second)
 
     def member_to_ask(self, broker_name: str) -> int:
-        """Return the id of the member that `reader` would try first. Asks nobody."""
+        """Return the id of the member that `reader` tries first, without a request."""
         return self._components.member_to_ask(broker_name)
 
     def on_reader_moved(self, listener: Callable[[str, int], None]) -> None:
-        """Call `listener` with a broker name, and the member that `reader` tries from now.
+        """Call `listener` with a broker name and its new reading member, at each change.
 
-        It must not block. What one member was told the other may not know.
+        The listener must not block. The new member may not know requests to the old one.
         """
         self._components.moved_listeners.append(listener)
 
     def epoch(self, broker_name: str) -> int:
-        """Return the newest epoch that any member of a broker name told; 0 = none did."""
+        """Return the newest known epoch of a broker name's members; 0 = none."""
         return self._components.read_replicas.epoch(broker_name)
 
     def members_to_list(self, route: TopicRoute) -> list[tuple[str, int]]:
-        """Return whom to ask for the members of a group: broker names and ids, best first.
+        """Return the brokers that list the members of a group, as names and ids, best first.
 
-        Who has just started does not know all members yet. Of the others, and then of those, the
-        order is the route's for every client, so that all see the same list if they can.
+        Brokers that have just started come last, since they do not know all members yet. Otherwise
+        the order is that of the route, so that all clients use one list if possible.
         """
         return self._components.members_to_list(route)
 
     def session_since_ms(self, broker_name: str, broker_id: int) -> tuple[int | None, bool]:
-        """Return since when a member has known this client, and whether it knows the others too.
+        """Return the begin of the Session with a member, and whether it knows other members too.
 
-        The time is monotonic; None = it does not know this client.
+        The begin is in monotonic ms; None = no Session.
         """
         sessions, now_ms = self._components.sessions, self.env.clock.monotonic_ms()
         return (
@@ -184,41 +185,41 @@ class ClientInstance(Lifecycle):
         )
 
     def members(self, broker_name: str) -> list[int]:
-        """Return the ids of the members that a route has named, sorted. Asks nobody."""
+        """Return the ids of the members in the route, sorted, without a request."""
         return self._components.members(broker_name)
 
     def forget(self, broker_name: str, connection: Connection, broker_id: int = MASTER_ID) -> None:
-        """Dial `broker_name` anew next time, since `connection` has failed.
+        """Drop the failed `connection`. The next request opens a new one.
 
-        The connection is closed: what else runs over it ends, as it was about to. Safe to repeat,
-        and with a connection that was replaced already.
+        The connection is closed with its other calls. Safe to repeat, also for a connection that
+        has been replaced.
         """
         self._components.forget(broker_name, connection, broker_id)
 
     def ask_route_again(self, topic: str) -> None:
-        """Ask for the route of `topic` soon, in the background: see `RouteCache.expire`."""
+        """Refresh the route of `topic` soon, in the background. See `RouteCache.expire`."""
         opened = self._components
         opened.routes.expire(topic)
         opened.refreshing.wake()
 
     def look_for(self, broker_name: str) -> None:
-        """Ask soon where `broker_name` is: a broker's word, or silence, did not fit its route."""
+        """Refresh the route of `broker_name` soon, since it does not fit the broker's behaviour."""
         self._components.look_for(broker_name)
 
     async def join_group(
         self, group: groups.ConsumerGroup, on_members_changed: Callable[[], None]
     ) -> None:
-        """Become a member of `group` at every broker that serves its topics, masters and slaves.
+        """Join `group` at every broker that serves its topics, masters and slaves.
 
-        Returns when each has been greeted or could not be; from then on Sessions follow the
-        routes by themselves. A topic that does not exist yet is waited for in the background.
+        The call returns after the first attempt of each Session. Later Sessions follow the routes.
+        A topic that does not exist yet is awaited in the background.
 
         Args:
-            group: With its subscriptions; replaces what was told of the group before.
-            on_members_changed: Called when members may have come or gone. Must not block.
+            group: Group with its subscriptions, in place of an earlier one.
+            on_members_changed: Called when members may have come or gone. It must not block.
 
         Raises:
-            RefusedError: A broker refuses this client; most likely another live one has its id.
+            RefusedError: A broker refuses this client, mostly because a live client has its id.
             Unreachable: No NameServer answers.
         """
         opened = self._components
@@ -231,7 +232,7 @@ class ClientInstance(Lifecycle):
         await opened.sessions.attempted(timeout_s=self.config.request_timeout_s)
 
     def leave_group(self, group: str) -> None:
-        """Undo `join_group`: brokers hear of it at once, and the group's others take over."""
+        """Leave `group`. The brokers know it at once, and other members take over."""
         opened = self._components
         before = opened.sessions.consumer_topics
         opened.sessions.remove_consumer(group)
@@ -247,7 +248,7 @@ class ClientInstance(Lifecycle):
 
 
 class _Opened:
-    """The parts of a client that is open. Owned by its `ClientInstance`."""
+    """Parts of an open client. Owned by its `ClientInstance`."""
 
     def __init__(self, config: ClientConfig, env: Environment, tasks: OwnedTasks) -> None:
         self.env = env
@@ -256,7 +257,7 @@ class _Opened:
         self._connect_timeout_s = config.connect_timeout_s
         self.connections: dict[tuple[str, int], Connection] = {}
         self.masters_missed: set[str] = set()
-        """Broker names whose master could not be reached when it was tried last."""
+        """Broker names with a failed last attempt to reach the master."""
         self.read_replicas = ReadReplicas()
         self.outage_log = OutageLog(env.clock, config.addresses())
         self.moved_listeners: list[Callable[[str, int], None]] = []
@@ -287,7 +288,7 @@ class _Opened:
             ),
         )
         self._consumed_at: dict[str, list[tuple[str, int]]] = {}
-        """The members that serve each consumed topic, as its route last named them."""
+        """Members that serve each consumed topic, by its last route."""
         self.refreshing = Job(name="routes", interval_s=self.routes.pause_s, step=self._refresh)
         self.jobs = JobRunner(
             self.refreshing,
@@ -363,7 +364,7 @@ class _Opened:
             self.member_to_ask(broker_name)
 
     def _missed(self, broker_name: str, broker_id: int) -> None:
-        """Record that a member is not where it was, and ask now where it is."""
+        """Record that a member cannot be reached, and refresh its routes now."""
         self.read_replicas.missed(broker_name, broker_id)
         if broker_id == MASTER_ID:
             self.masters_missed.add(broker_name)
@@ -372,7 +373,7 @@ class _Opened:
         self._choose_again(broker_name)
 
     async def _has_topic(self, topic: str, broker_name: str) -> bool | None:
-        """Ask the master of a broker name whether it has `topic`; see `RouteCache`."""
+        """Return whether the master of a broker name has `topic`. See `RouteCache`."""
         try:
             connection = await self.broker(broker_name)
             request = admin.DescribeTopicRequest(topic=topic)
@@ -390,10 +391,10 @@ class _Opened:
             logger.info("topic is waited for topic=%s error=%s", topic, error)
 
     def attend_consumed_topics(self) -> None:
-        """Hold Sessions with every member that serves a consumed topic.
+        """Keep Sessions with every member that serves a consumed topic.
 
-        Where a route is gone it stays with those that it named last: a NameServer that has just
-        started knows nothing yet, and who says goodbye loses its locks while it goes on consuming.
+        A topic without a route keeps the members of its last route: a NameServer that has just
+        started knows no topic, and a goodbye would lose the locks of a consumer that goes on.
         """
         topics = self.sessions.consumer_topics
         for topic in topics:
@@ -422,9 +423,9 @@ class _Opened:
         return False
 
     def _leave_replaced(self) -> None:
-        """Hang up on members whose place another process has taken, under a newer epoch.
+        """Close connections to members that another process has replaced, with a newer epoch.
 
-        They may not know it yet, and a stream to them would go on.
+        A replaced member may not know it yet, and a stream to it would go on.
         """
         for key, connection in list(self.connections.items()):
             broker_name, broker_id = key

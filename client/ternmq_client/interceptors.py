@@ -1,9 +1,9 @@
-"""Interceptors that applications put around every send and every call of a listener.
+"""Interceptors of an application, around every send and every call of a listener.
 
-Interceptors are objects with two methods, called on the client's event loop: they must be quick
-and must not block. Those given first are called first before, and last after. What one raises never
-loses a message: before a send it refuses that message; everywhere else it is logged and passed
-over.
+An interceptor has two methods, which are called on the client's event loop: they must be quick and
+must not block. The first interceptor is called first before the call, and last after it. An error
+of an interceptor never loses a message: before a send it refuses that message; elsewhere it is
+logged and ignored.
 
 Source: RocketMQ `SendMessageHook`, `ConsumeMessageHook`.
 """
@@ -26,50 +26,51 @@ EventT = TypeVar("EventT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendEvent:
-    """Outcome of one send. Exactly one of `result` and `error` is there."""
+    """Outcome of one send, with exactly one of `result` and `error`."""
 
     group: str
-    """The producer group."""
+    """Name of the producer group."""
 
     message: Message
-    """The message that was sent: the last `before_send` returned it."""
+    """Sent message: the result of the last `before_send`."""
 
     result: SendResult | None
-    """Place where it was stored; None when it was not, nobody knows, or nobody asked."""
+    """Queue and offset of the stored message; None = not stored, unknown, or a one-way send."""
 
     error: TernError | None
-    """Reason that it was not stored. None also for a one-way send that was not refused at once."""
+    """Error of the send; None also for a one-way send that was not refused at once."""
 
     began_at_ms: int
     """Begin of the send, Unix milliseconds."""
 
     took_ms: int
-    """Until there was an answer: waiting for room and all attempts included."""
+    """Duration of the send, ms, with the wait for the buffer and all attempts."""
 
 
 class SendInterceptor(Protocol):
-    """Sees every message that a producer sends, whichever way: alone, many at once, one-way.
+    """Interceptor of all messages of a producer: single, many at once, one-way.
 
-    Each call costs its time for every message, and a `send_many` with interceptors makes the
-    results one by one: expect a third of its speed.
+    Each call takes time for every message. `send_many` with interceptors creates the results one by
+    one and has about a third of its speed.
     """
 
     def before_send(self, message: Message) -> Message:
-        """Return what is to be sent: `message` itself, or a changed copy. Called once per message.
+        """Return the message to send: `message` itself or a changed copy. Called once per message.
 
-        Make copies with `dataclasses.replace`: half messages and requests carry more than a
-        `Message` shows, and one without it is refused.
+        Create copies by `dataclasses.replace`: half messages and requests have further attributes,
+        and a message without them is refused.
 
         Raises:
-            Exception: The message is not sent: its sender gets `SendVetoed`, or the error itself
-                when it is a `TernError`. Interceptors called before this one hear of it.
+            Exception: The message is not sent: its sender gets `SendVetoed`, or the error itself if
+                it is a `TernError`. Earlier interceptors get the outcome.
         """
         ...
 
     def after_send(self, event: SendEvent) -> None:
-        """Learn what became of it, before or soon after its sender does. Called once per message.
+        """Observe the outcome, before or soon after the sender. Called once per message.
 
-        A sender that was cancelled is over for it; what becomes of its message is told to nobody.
+        The outcome for a cancelled sender is the cancellation; the later fate of its message is not
+        reported.
         """
         ...
 
@@ -79,9 +80,9 @@ class ConsumeOutcome(Enum):
 
     Attributes:
         SUCCESS: Every message is finished.
-        TIME_OUT: It took longer than the consume timeout.
-        EXCEPTION: It raised.
-        FAILED: It asked for the messages again.
+        TIME_OUT: The call exceeded the consume timeout.
+        EXCEPTION: The listener raised.
+        FAILED: The listener requested a retry.
     """
 
     SUCCESS = 0
@@ -92,31 +93,31 @@ class ConsumeOutcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeEvent:
-    """One call of a listener."""
+    """Call of a listener."""
 
     group: str
-    """The consumer group."""
+    """Name of the consumer group."""
 
     queue: MessageQueue
-    """Queue that the messages were read from: for those tried again, the group's retry topic."""
+    """Queue of the messages; for a retry, a queue of the group's retry topic."""
 
     messages: Sequence[StoredMessage]
-    """Messages that the listener is handed: one, or a batch."""
+    """Messages of the call: one or a batch."""
 
     began_at_ms: int
     """Begin of the call, Unix milliseconds."""
 
     took_ms: int = 0
-    """Duration of the call; 0 before it."""
+    """Duration of the call, ms; 0 before it."""
 
     outcome: ConsumeOutcome | None = None
     """Outcome of the call; None before it."""
 
     error: Exception | None = None
-    """Exception that the listener raised."""
+    """Exception of the listener; None = none."""
 
     unfinished: Sequence[StoredMessage] = ()
-    """Messages that will be tried again, or are given up."""
+    """Messages that come again or become dead letters."""
 
 
 class ConsumeInterceptor(Protocol):
@@ -140,10 +141,10 @@ class ConsumeInterceptor(Protocol):
 
 
 class ConsumeInterceptors:
-    """The interceptors of one consumer, as its calls of the listener call them.
+    """Interceptors of one consumer.
 
     Args:
-        interceptors: In the order in which they are called before a listener.
+        interceptors: Interceptors in the order of their calls before a listener.
     """
 
     def __init__(self, interceptors: Iterable[ConsumeInterceptor]) -> None:
@@ -153,22 +154,22 @@ class ConsumeInterceptors:
         return bool(self._interceptors)
 
     def plus(self, interceptor: ConsumeInterceptor) -> "ConsumeInterceptors":
-        """Return these and one more, which is called last before a listener."""
+        """Return these interceptors and one more, which is called last before a listener."""
         return ConsumeInterceptors((*self._interceptors, interceptor))
 
     def before(self, event: ConsumeEvent) -> None:
-        """Report to the interceptors that a listener is about to be called."""
+        """Call the interceptors before a call of the listener."""
         for interceptor in self._interceptors:
             call_safely(interceptor.before_consume, event)
 
     def after(self, event: ConsumeEvent) -> None:
-        """Report to the interceptors how a call of the listener ended."""
+        """Call the interceptors after a call of the listener."""
         for interceptor in reversed(self._interceptors):
             call_safely(interceptor.after_consume, event)
 
 
 def call_safely(call: Callable[[EventT], None], event: EventT) -> None:
-    """Call an interceptor; log what it raises, once each time."""
+    """Call an interceptor and log its error."""
     try:
         call(event)
     except Exception:

@@ -1,6 +1,6 @@
-"""Producer of the messages that clients send themselves: traces, retry copies, replies.
+"""Producer of a client's own messages: traces, retry copies, replies.
 
-One message at a time. Applications use a producer, which is much faster.
+It sends one message at a time. The producer for applications is much faster.
 """
 
 from collections.abc import Mapping
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from ternmq_remoting.rpc import Connection
 
 _BROKERS_MAX: Final = 3
-"""Brokers that are tried, when any will do."""
+"""Most brokers that a send tries if any broker may store the message."""
 
 
 class InternalProducer:
-    """Producer of single messages of a client's own. Has no state.
+    """Producer of a client's own messages. It has no state.
 
     Args:
-        client: Open while this is used.
+        client: Client that is open during the sends.
     """
 
     def __init__(self, client: ClientInstance) -> None:
@@ -47,29 +47,30 @@ class InternalProducer:
         sys_flag: int = 0,
         born_at_ms: int = 0,
     ) -> SendResult:
-        """Send one message and return where it was stored. No topic is created.
+        """Send one message and return its result. No topic is created.
 
-        Cancelling stops the waiting: the message may be stored all the same.
+        Cancelling stops the wait. The message may be stored all the same.
 
         Args:
-            topic: Where to.
-            body: At most 4 MiB.
-            properties: Those of the application and of the system alike. UNIQ_KEY is added.
-            broker_name: That broker alone. None = any that the topic's route names; up to three are
-                tried as long as none may have stored it.
-            queue_id: −1 = the broker picks one.
-            timeout_s: For each attempt.
-            producer_group: Who sends; empty = nobody in particular.
-            flag: The application's number.
+            topic: Name of the topic.
+            body: Content, at most 4 MiB.
+            properties: Properties of the application and the system. UNIQ_KEY is added.
+            broker_name: Broker that stores the message. None = any broker of the topic's route; up
+                to three are tried, unless one may have stored the message.
+            queue_id: Id of the queue; −1 = the broker chooses one.
+            timeout_s: Timeout of each attempt, s.
+            producer_group: Producer group; may be empty.
+            flag: Number of the application.
             sys_flag: Compression bits.
-            born_at_ms: When the message was made, Unix milliseconds; 0 = now.
+            born_at_ms: Creation of the message, Unix ms; 0 = now.
 
         Returns:
-            Its place. With a status other than SEND_OK it is stored and not (yet) confirmed.
+            Queue and offset. A status other than SEND_OK means stored and not (yet) confirmed.
 
         Raises:
             TopicNotFound: No broker has the topic.
-            TernError: The last attempt's error. `may_have_happened` tells whether it may be stored.
+            TernError: Error of the last attempt. With `may_have_happened` the message may be
+                stored.
         """
         request = messages.SendRequest(
             producer_group=producer_group,

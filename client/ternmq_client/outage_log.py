@@ -1,4 +1,4 @@
-"""One warning for a broker that is lost, however many clients of the process lose it."""
+"""Log of lost brokers: one warning for all clients of a process."""
 
 import logging
 from typing import Final
@@ -9,22 +9,22 @@ from ternmq_model.clock import Clock
 logger = logging.getLogger(__name__)
 
 QUIET_MS: Final = 30_000
-"""Losses that follow each other within this time are one outage: a broker that
-restarts is lost several times, and one that stays away is tried again and again."""
+"""Longest time between two losses of one outage, ms. A restarting broker is lost several times, and
+a broker that stays away is tried repeatedly."""
 
 _OF_PROCESS: Final[set["OutageLog"]] = set()
-"""Outage logs of every open client of the process, in whichever thread its loop runs."""
+"""Outage logs of all open clients of the process, in all threads."""
 
 
 class OutageLog:
     """Log of the brokers that one client lost. Owned by its `ClientInstance`.
 
-    A program that configured no logging shows warnings on stderr. A producer and consumers that
-    lose the same broker write one there, and everything else about it at level INFO.
+    A program without a logging set-up shows warnings on stderr. So all clients that lose one broker
+    write one warning, and further lines at level INFO.
 
     Args:
-        clock: Only its monotonic time is read.
-        nameservers: Tells clusters apart.
+        clock: Clock with monotonic time.
+        nameservers: NameServers, which identify the cluster.
     """
 
     def __init__(self, clock: Clock, nameservers: tuple[Address, ...]) -> None:
@@ -34,11 +34,11 @@ class OutageLog:
         _OF_PROCESS.add(self)
 
     def close(self) -> None:
-        """Count no more: the client is closed."""
+        """Remove the log of a closed client."""
         _OF_PROCESS.discard(self)
 
     def note(self, broker_name: str, reason: object) -> None:
-        """Log that a broker's connection was lost, or cannot be made."""
+        """Log a lost or failed connection to a broker."""
         now_ms = self._clock.monotonic_ms()
         others = tuple(_OF_PROCESS)  # in one step: other threads add theirs
         is_known = any(each._is_noted(self, broker_name, now_ms) for each in others)

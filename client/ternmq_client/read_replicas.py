@@ -1,7 +1,7 @@
 """Read replicas: a slave serves the consumers of a broker name while its master is away. Pure.
 
-A member counts as away from the first attempt to reach it that fails. A master does until it is
-reached again; slaves are tried anew whenever all of them are away.
+A member counts as away from its first failed attempt on. A master stays away until it is reached;
+slaves are tried again when all of them are away.
 """
 
 from collections.abc import Iterable
@@ -10,22 +10,22 @@ from typing import Final
 from ternmq_model.route import MASTER_ID
 
 NO_EPOCH: Final = 0
-"""Epoch of a broker that was never reached, or tells none."""
+"""Epoch of a broker that was never reached, or that has none."""
 
 
 def member_to_ask(members: Iterable[int], away: Iterable[int]) -> int:
-    """Return the id of the member to talk to.
+    """Return the id of the member that serves readers.
 
     Args:
-        members: Ids of those that the route names.
-        away: Ids of those that could not be reached.
+        members: Ids of the members in the route.
+        away: Ids of the members that are away.
     """
     reachable = set(members) - set(away)
     return min(reachable, default=MASTER_ID)
 
 
 class ReadReplicas:
-    """Members of broker names that are away, and those that consumers read from instead.
+    """Members that are away, and the member of each broker name that serves readers.
 
     Owned by one `ClientInstance`.
     """
@@ -37,15 +37,15 @@ class ReadReplicas:
 
     @property
     def masters_away(self) -> list[str]:
-        """Broker names in use for which a slave stands in, sorted."""
+        """Broker names whose slave serves readers, sorted."""
         return sorted(name for name, member in self._asked.items() if member != MASTER_ID)
 
     def asked(self, broker_name: str) -> int | None:
-        """Return the member that was chosen last; None = nobody ever asked."""
+        """Return the last chosen member; None = none yet."""
         return self._asked.get(broker_name)
 
     def choose(self, broker_name: str, members: Iterable[int]) -> int:
-        """Return the member to talk to, of those that the route names; it is remembered."""
+        """Return and store the member of the route that serves readers."""
         ids = set(members)
         away = self._away.get(broker_name, set())
         if ids and ids <= away:
@@ -64,5 +64,5 @@ class ReadReplicas:
         self._epochs[broker_name] = max(epoch, self._epochs.get(broker_name, NO_EPOCH))
 
     def epoch(self, broker_name: str) -> int:
-        """Return the newest epoch that any member told; 0 = none did."""
+        """Return the newest epoch of the members; 0 = none."""
         return self._epochs.get(broker_name, NO_EPOCH)

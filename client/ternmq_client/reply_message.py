@@ -24,7 +24,7 @@ from ternmq_model.stored_message import StoredMessage
 
 
 class ReplyingClient:
-    """The part of a consumer that answers requests."""
+    """Base of consumers that can answer requests."""
 
     _client: ClientInstance
 
@@ -38,23 +38,23 @@ class ReplyingClient:
     ) -> SendResult:
         """Answer `request`, which a producer sent with `Producer.request`.
 
-        Returns when the broker where the request lies has passed the reply on; whether the
-        requester still waited is not known. Cancelling is safe: the reply may be on its way.
+        The call returns when the request's broker has passed the reply on. The requester may have
+        stopped waiting. After cancelling, the reply may still be on its way.
 
         Args:
-            request: As it was consumed.
-            body: Of the reply, at most 4 MiB.
-            properties: Of the reply.
-            timeout_s: None = `request_timeout_s` of the client.
+            request: Consumed request.
+            body: Content of the reply, at most 4 MiB.
+            properties: Properties of the reply.
+            timeout_s: Timeout, s; None = `request_timeout_s` of the client.
 
         Returns:
-            Where the reply was stored; its queue offset is −1 at brokers that store none.
+            Queue and offset of the stored reply; offset −1 if the broker stores no replies.
 
         Raises:
-            UsageError: `request` asks for no reply.
+            UsageError: `request` expects no reply.
             IllegalMessage: A property is illegal, or the body is not `bytes`.
             ClientNotOnline: The requester is gone.
-            TernError: The broker could not be told.
+            TernError: The broker did not get the reply.
         """
         if not is_kind(body, bytes):
             raise IllegalMessage(f"the body of a reply is {type(body).__name__}, must be bytes")
@@ -71,7 +71,7 @@ class ReplyingClient:
 
 
 def is_request(message: StoredMessage) -> bool:
-    """Return whether a producer waits for a reply to `message`."""
+    """Return whether `message` expects a reply."""
     return CORRELATION_ID in message.properties and REPLY_TO_CLIENT in message.properties
 
 
@@ -79,11 +79,11 @@ def reply_of(request: StoredMessage, properties: Mapping[str, str]) -> tuple[str
     """Return the topic and the properties of a reply to `request`. Pure.
 
     Args:
-        request: As it was consumed.
-        properties: The application's, of the reply.
+        request: Consumed request.
+        properties: Properties of the reply.
 
     Raises:
-        UsageError: `request` asks for no reply.
+        UsageError: `request` expects no reply.
         IllegalMessage: A property is illegal.
     """
     asked = request.properties

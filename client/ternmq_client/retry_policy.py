@@ -9,19 +9,19 @@ from ternmq_model.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetryPolicy:
-    """Waits that double up to a limit, each drawn anew between 0 and its ceiling (full jitter).
+    """Waits with ceilings that double up to a limit. Each wait is random below its ceiling.
 
-    Without the jitter all clients of a broker would come back to it in the same instant.
+    Without this jitter all clients of a broker would reconnect at one moment.
     """
 
     attempts_max: int = 3
-    """Attempts in total, the first one included."""
+    """Most attempts, the first one included."""
 
     delay_s_first: float = 0.1
-    """Ceiling of the wait before the second attempt."""
+    """Ceiling of the wait before the second attempt, s."""
 
     delay_s_max: float = 5.0
-    """No ceiling is higher."""
+    """Highest ceiling, s."""
 
     def __post_init__(self) -> None:
         if self.attempts_max < 1:
@@ -31,11 +31,11 @@ class RetryPolicy:
             raise ConfigError("retry.delay_s_first", self.delay_s_first, rule)
 
     def ceiling_s(self, failures: int) -> float:
-        """Return the longest wait after that many failures in a row, 1 or more."""
+        """Return the ceiling of the wait after `failures` in a row, at least 1, s."""
         return min(self.delay_s_first * 2.0 ** min(failures - 1, 32), self.delay_s_max)
 
     def delay_s(self, failures: int, random: Random) -> float:
-        """Return the wait after that many failures in a row."""
+        """Return the wait after `failures` in a row, s."""
         return random.uniform(0.0, self.ceiling_s(failures))
 
     def delays_s(self, random: Random) -> Iterator[float]:

@@ -1,7 +1,6 @@
-"""Time limit of retries against a cluster that gives no answer, and the log lines meanwhile.
+"""Time limit of retries against a cluster without answers, and the log lines meanwhile.
 
-A data pipeline has one rule for every call: the plan, the tasks and the commit of a query, of the
-source and of the sink.
+Plans, tasks and commits of source and sink of a data pipeline all use this rule.
 """
 
 import asyncio
@@ -26,13 +25,13 @@ from ternmq_remoting.environment import Environment
 logger = logging.getLogger(__name__)
 
 TOLD_EVERY_MS: Final = 10_000
-"""Interval between log lines about what is waited for."""
+"""Interval between log lines about a wait, ms."""
 
 RETRY_TIMEOUT: Final = "retryTimeout"
-"""The name of Spark's option for it; the log and errors say it to everybody."""
+"""Name of Spark's option for the time limit, also in log lines and errors."""
 
 RETRY_TIMEOUT_S: Final = 120.0
-"""The default of that option."""
+"""Default of the option `retryTimeout`, s."""
 
 _DELAYS: Final = RetryPolicy(delay_s_first=0.2, delay_s_max=2.0)
 
@@ -45,23 +44,22 @@ _AGAIN: Final = frozenset(
         ResponseCode.PULL_OFFSET_MOVED,
     }
 )
-"""Refusals after which another member, or the same one later, may answer."""
+"""Codes of refusals after which a retry may succeed."""
 
 
 class RetryTimeout:
-    """Time limit for the retries of one question, renewed by progress. Made as the question begins.
+    """Time limit for the retries of one request, renewed by progress. Created with the request.
 
-    A failure that waiting may mend is one of transport, or a refusal that the peer may take back:
-    it is the end when nothing was got any further with for `timeout_s`. That a topic or messages
-    are not there is the end at once, but for the first 5 s in which it is said where it may pass:
-    after an outage, since a NameServer or broker that has just started does not know all yet, and
-    of what was there before.
+    Transport errors and temporary refusals are retried until there is no progress for `timeout_s`.
+    A missing topic or message is an error at once, with one exception: for 5 s it is retried after
+    an outage, since a NameServer or broker that has just started does not know all topics, and if
+    the topic or message existed before.
 
     Args:
         env: Clock and randomness.
-        timeout_s: For so long nothing may be got any further with. 0 = each failure is the end.
-        was_there: What is asked for was there when it was last asked for.
-        delays: The waits between attempts.
+        timeout_s: Longest time without progress, s. 0 = no retries.
+        was_there: True = the requested object existed before.
+        delays: Waits between attempts.
     """
 
     def __init__(
@@ -82,7 +80,7 @@ class RetryTimeout:
         self._told_at_ms: int | None = None
 
     def got_further(self) -> None:
-        """Record progress: the time limit begins anew."""
+        """Record progress, which restarts the time limit."""
         self._failures = 0
         self._further_at_ms = self._env.clock.monotonic_ms()
         self._denied_since_ms = None
@@ -90,15 +88,16 @@ class RetryTimeout:
     async def pause(self, error: TernError, *, may_pass: bool = False) -> None:
         """Wait before the next attempt. Cancelling is safe.
 
-        The log has a warning with the first failure and then at most one each 10 s, progress or
-        not: why, and how long still.
+        The log gets a warning at the first failure and then at most one each 10 s, with the reason
+        and the remaining time.
 
         Args:
-            error: Why the last attempt failed.
-            may_pass: It may, whatever is known of errors of its kind.
+            error: Error of the last attempt.
+            may_pass: True = the error is temporary, whatever its type.
 
         Raises:
-            TernError: `error`, of which waiting is no cure; or a copy that says how long it lasted.
+            TernError: `error` if it is not temporary; after the time limit a copy with its
+                duration.
         """
         is_denial = isinstance(error, RangeLost | TopicNotFound)
         now_ms = self._env.clock.monotonic_ms()
@@ -124,14 +123,14 @@ class RetryTimeout:
 
 
 def tell(reason: object, left_s: float) -> None:
-    """Log what is waited for, and how long still."""
+    """Log the reason of a wait and the remaining time."""
     logger.warning(
         "waiting for the cluster left_s=%.0f (%s) reason=%s", left_s, RETRY_TIMEOUT, reason
     )
 
 
 def lasted(error: TernError, seconds: float) -> TernError:
-    """Return a copy of `error` that says how long it has lasted, and which option ended that."""
+    """Return a copy of `error` with its duration and the option that limits it."""
     copy = type(error).__new__(type(error), f"{error}; for {seconds:.0f} s ({RETRY_TIMEOUT})")
     copy.__dict__.update(error.__dict__)
     copy.__cause__ = error.__cause__
@@ -139,7 +138,7 @@ def lasted(error: TernError, seconds: float) -> TernError:
 
 
 def nobody_registered(nameservers: Sequence[Address | str]) -> Unreachable:
-    """Return the error of NameServers that know no broker, such as after their start."""
+    """Return the error for NameServers without brokers, for example after their start."""
     return Unreachable(f"no broker is registered at {', '.join(map(str, nameservers))}")
 
 

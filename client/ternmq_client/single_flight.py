@@ -1,4 +1,4 @@
-"""Callers who want the same thing at the same time share one call."""
+"""Sharing of one call among concurrent callers."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
@@ -12,19 +12,19 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[K, T]):
-    """Runs at most one call for each key at a time, as a task of `tasks`."""
+    """Runner of at most one call for each key at a time, as a task of `tasks`."""
 
     def __init__(self, tasks: OwnedTasks) -> None:
         self._tasks = tasks
         self._running: dict[K, asyncio.Task[T | TernError]] = {}
 
     async def run(self, key: K, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what `call`, or the call for `key` that is under way, returns.
+        """Return the result of the running call for `key`, or of `call`.
 
-        Cancelling stops the waiting, not the call: others may wait for it.
+        Cancelling stops the wait, not the call, since other callers may wait for it.
 
         Raises:
-            TernError: What the call raised.
+            TernError: The call raised the error.
             ClosedError: The owner of the tasks is closing.
         """
         task = self._running.get(key)
@@ -42,7 +42,7 @@ class SingleFlight(Generic[K, T]):
 
 
 async def _captured(call: Coroutine[Any, Any, T]) -> T | TernError:
-    """Return what `call` returns or why it failed: a failure is the waiters', not the owner's."""
+    """Return the result or error of `call`: waiters raise the error, not the task."""
     try:
         return await call
     except TernError as error:

@@ -1,4 +1,4 @@
-"""Asking NameServers: one that answers is enough."""
+"""Requests to NameServers, of which one must answer."""
 
 import asyncio
 import logging
@@ -38,27 +38,27 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FoundRoute:
-    """A route, and what "*" in it stands for."""
+    """Route from a NameServer, with the host that "*" stands for."""
 
     route: TopicRoute
     nameserver_host: str
-    """The host through which the NameServer that told the route was reached."""
+    """Host of the NameServer of the route."""
 
     address: Address
-    """Address of that NameServer."""
+    """Address of the NameServer of the route."""
 
 
 class NameServers:
-    """Keeps to the NameServer that answers and moves to another when it no longer does.
+    """NameServers of a client. Requests go to one of them until it does not answer.
 
     Owned by one `ClientInstance`.
 
     Args:
-        env: The seams.
-        addresses: At least one.
-        tasks: Owns the attempts to connect.
-        connect_timeout_s: For each address.
-        request_timeout_s: For each request to each NameServer.
+        env: Clock, network and blocking calls.
+        addresses: Addresses, at least one.
+        tasks: Owner of the attempts to connect.
+        connect_timeout_s: Timeout of a connection, s.
+        request_timeout_s: Timeout of a request to a NameServer, s.
     """
 
     def __init__(
@@ -81,23 +81,23 @@ class NameServers:
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """Every NameServer, reachable or not."""
+        """Addresses of all NameServers, reachable or not."""
         return self._addresses
 
     @property
     def current_host(self) -> str:
-        """The host of the NameServer that answered last: what "*" in its answer stands for."""
+        """Host of the NameServer that answered last, for "*" in its answers."""
         return (self._current or self._addresses[0]).host
 
     async def call(self, rpc: UnaryRpc[Req, Rep], request: Req) -> Rep:
-        """Return the answer of the first NameServer that gives one.
+        """Return the answer of the first NameServer that answers.
 
-        A request is asked of another NameServer when the first did not answer, so it must be
-        harmless to repeat.
+        The request goes to another NameServer if the first does not answer, so it must be safe to
+        repeat.
 
         Raises:
-            RefusedError: A NameServer said no.
-            Unreachable: None answers; names each.
+            RefusedError: A NameServer refuses the request.
+            Unreachable: No NameServer answers. The error names each.
         """
         answer, _ = await self._ask_any(rpc, request, self._addresses)
         if isinstance(answer, RefusedError):
@@ -108,32 +108,32 @@ class NameServers:
         """Yield the names of all topics, sorted, in pages.
 
         Args:
-            cluster: Of this cluster alone; empty = of all.
+            cluster: Cluster of the topics; empty = all clusters.
 
         Raises:
-            Unreachable: None answers; names each.
+            Unreachable: No NameServer answers. The error names each.
         """
         request = nameserver.ListTopicsRequest(cluster=cluster)
         async for reply in pages(lambda asked: self.call(LIST_TOPICS, asked), request):
             yield reply.topics
 
     async def brokers(self) -> list[BrokerData]:
-        """Return every broker name, sorted by cluster, then name.
+        """Return all brokers, sorted by cluster and name.
 
         Raises:
-            Unreachable: None answers; names each.
+            Unreachable: No NameServer answers. The error names each.
         """
         return await brokers_told(lambda request: self.call(GET_CLUSTER, request))
 
     async def topic_route(self, topic: str) -> FoundRoute:
         """Return the route of `topic`.
 
-        A NameServer that was just started knows nothing until brokers have registered, so all are
-        asked before a topic counts as unknown.
+        A NameServer that has just started knows no topic until brokers have registered. So a topic
+        counts as unknown only after requests to all NameServers.
 
         Raises:
-            TopicNotFound: None of those that answer knows it.
-            Unreachable: None answers; names each.
+            TopicNotFound: No NameServer that answers knows the topic.
+            Unreachable: No NameServer answers. The error names each.
         """
         request = nameserver.GetTopicRouteRequest(topic=topic)
         left = self._addresses
@@ -156,9 +156,9 @@ class NameServers:
         raise unknown
 
     async def other_routes(self, topic: str, but: FoundRoute) -> list[TopicRoute]:
-        """Return the routes of `topic` as the other NameServers tell them, if they do.
+        """Return the routes of `topic` from the other NameServers that know it.
 
-        Who was asked first may have started just now, or not be reached by every broker.
+        The first NameServer may have just started, or brokers may not reach it.
         """
         others = [address for address in self._addresses if address != but.address]
         request = nameserver.GetTopicRouteRequest(topic=topic)
@@ -183,7 +183,7 @@ class NameServers:
     async def _ask_any(
         self, rpc: UnaryRpc[Req, Rep], request: Req, candidates: tuple[Address, ...]
     ) -> tuple[Rep | RefusedError, Address]:
-        """Ask those of `candidates` that can be reached, one after the other, up to an answer."""
+        """Send a request to the reachable `candidates`, one after the other, up to an answer."""
         left = candidates
         failures: list[TransportError] = []
         while left:
@@ -207,7 +207,7 @@ class NameServers:
             except ClosedError as error:
                 if self._is_closed:
                     raise
-                # Another request had no answer, and gave the connection up.
+                # Another request without an answer has closed the connection.
                 failures.append(ConnectionLost(str(error)))
                 left = tuple(other for other in left if other != address)
         unreachable = Unreachable(f"no nameserver answers: {'; '.join(map(str, failures))}")
@@ -235,11 +235,11 @@ class NameServers:
 
 
 def of_no_nameserver(error: RefusedError, connection: Connection) -> RefusedError:
-    """Return a refusal that says so when who refused is no NameServer, else `error`. Pure.
+    """Return a clear refusal if the peer is no NameServer, else `error`. Pure.
 
     Args:
-        error: Of a request that every NameServer knows.
-        connection: Who refused.
+        error: Refusal of a request that every NameServer supports.
+        connection: Connection to the peer.
     """
     if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
         return error
@@ -254,7 +254,7 @@ def of_no_nameserver(error: RefusedError, connection: Connection) -> RefusedErro
 async def brokers_told(
     ask: Callable[[nameserver.GetClusterRequest], Awaitable[nameserver.GetClusterReply]],
 ) -> list[BrokerData]:
-    """Return every broker name that one NameServer tells, page by page, each once."""
+    """Return the brokers of one NameServer, each once. The request has pages."""
     replies = pages(ask, nameserver.GetClusterRequest())
     told = [broker_data_from_pb(data) async for reply in replies for data in reply.brokers]
     return list({(data.cluster, data.broker_name): data for data in told}.values())

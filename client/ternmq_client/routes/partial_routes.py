@@ -1,7 +1,7 @@
-"""Routes from NameServers that may not know everything yet. Pure.
+"""Routes from NameServers that may not know all brokers yet. Pure.
 
-A NameServer that has just started learns of each broker within about a second, and a broker that
-restarts is missing from all of them meanwhile. Neither is a reason to give a topic's queues up.
+A NameServer that has just started knows each broker after about a second, and a restarting broker
+is missing at all NameServers. In both cases clients keep the queues of a topic.
 """
 
 from collections.abc import Callable, Collection
@@ -14,19 +14,20 @@ from ternmq_model.route import BrokerData, TopicRoute
 def completed(
     found: TopicRoute | None, before: TopicRoute, is_suspected: Callable[[str, int], bool]
 ) -> TopicRoute:
-    """Return a route with what it lacks and was told before.
+    """Return a route completed by the brokers of an earlier one.
 
-    The queues of a broker name that is not told any more can be read on. They can be written while
-    its master is not known to be out of reach, or where nothing else can be written: a message then
+    Queues of a broker that the new route does not name can still be read. They can be written while
+    the master is not known to be unreachable, or if no other queue can be written: a message then
     waits for that master instead of failing.
 
     Args:
-        found: As it is told now; None = the topic is unknown.
-        before: As it was told before.
-        is_suspected: Returns whether the member of a broker name and id could not be reached since.
+        found: Present route; None = the topic is unknown.
+        before: Earlier route.
+        is_suspected: Function that returns whether a member, by broker name and id, could not be
+            reached since.
 
     Returns:
-        `found` itself when it lacks nothing that is to be believed still.
+        Completed route; `found` itself if it is complete.
     """
     told = {data.broker_name: data for data in (() if found is None else found.brokers)}
     places = {

@@ -1,4 +1,4 @@
-"""Cache of routes: asked for on demand, and again from time to time."""
+"""Cache of routes, loaded on demand and refreshed at intervals."""
 
 import asyncio
 import logging
@@ -24,80 +24,79 @@ Source: RocketMQ `defaultTopicQueueNums`.
 """
 
 UNCERTAIN_REFRESH_MS: Final = 1_000
-"""Interval between questions for a route that is young, unknown but watched, a guess,
-or lacks a master or a broker that was told before: the true one may come any moment."""
+"""Interval between refreshes of a route that is young, unknown but watched, guessed, or without a
+master or broker of an earlier route, ms. Such a route may change at any moment."""
 
 SOON_MS: Final = 200
-"""Within so long, drawn at random, a route is asked again of which something was found changed."""
+"""Longest random wait before the refresh of a route that has changed, ms."""
 
 ASK_PAUSE_MS: Final = 500
-"""Least time between two questions for one topic, whatever happens: a client asks for each of its
-topics at most twice a second."""
+"""Least time between two refreshes of a topic, ms: at most two a second."""
 
 NEVER_MS: Final = 1 << 62
-"""Due time of a route that is being asked for."""
+"""Due time of a route during its refresh."""
 
 LOSS_GRACE_MS: Final = 5_000
-"""Time that a member is kept that no NameServer tells any more, but others of its name;
-and how long a route is young that was not told before. By then brokers have registered again with
-NameServers that have just started."""
+"""Time that a member stays in a route after NameServers name only other members of its broker, and
+age up to which a new route is young, ms. By then brokers have registered again with NameServers
+that have just started."""
 
 BROKER_KEPT_MS: Final = 30_000
-"""Time that a broker name is kept that no NameServer tells any more, while it tells others, and
-that gives no answer itself. Long enough for a restart."""
+"""Time that a broker without answers stays in a route after NameServers name only other brokers,
+ms. It is long enough for a restart."""
 
 TOPIC_KEPT_MS: Final = 600_000
-"""Time that a broker name is kept whose topic no NameServer knows any more, and that gives no
-answer itself."""
+"""Time that a broker without answers stays in a route after no NameServer knows the topic, ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownBroker:
-    """A broker name as the newest route tells it."""
+    """Broker in the newest route."""
 
     data: BrokerData
     nameserver_host: str
-    """Host that "*" in its endpoints stands for."""
+    """Host for "*" in the broker's endpoints."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """One topic. `route` is None while no NameServer knows it."""
+    """State of one topic. `route` is None while no NameServer knows the topic."""
 
     route: TopicRoute | None
     is_guessed: bool
     due_at_ms: int
     asked_at_ms: int
     complete: TopicRoute | None = None
-    """The route with everything that was told before and is kept; None when it is not told."""
+    """Route with kept brokers and members; None = no route."""
 
     told: frozenset[str] = frozenset()
-    """The broker names that NameServers tell now."""
+    """Broker names in the present route of the NameServers."""
 
     lacking_since_ms: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Time, by broker name, since which no NameServer tells all that `complete` says of the broker,
-    or at which the broker last said that it has the topic, whichever is later."""
+    """Time, by broker name, since which the NameServers' route lacks a part of `complete`, or time
+    of the broker's last confirmation of the topic, if that is later."""
 
     young_until_ms: int = 0
-    """Until when who told it may have started just now, and not know every broker."""
+    """End of the time in which the route may be incomplete after a NameServer's start."""
 
 
 class RouteCache:
     """Routes by topic.
 
-    A route that was told once is kept while no NameServer answers, and while those that answer miss
-    brokers of it: one that is named no more is left out when it denies the topic itself, or gives
-    no answer for 30 s while the topic has other brokers, and for 10 min otherwise.
+    A route stays while no NameServer answers, and while NameServers lack brokers of it. A missing
+    broker is removed when it denies the topic itself, or does not answer for 30 s while the topic
+    has other brokers, or for 10 min otherwise.
 
-    Owned by one `ClientInstance` and touched only from its event loop.
+    Owned by one `ClientInstance` and used only on its event loop.
 
     Args:
-        nameservers: Who is asked.
-        tasks: Owns the questions under way.
-        clock: Only its monotonic time is read.
-        random: Spreads the questions of clients that notice a change in the same moment.
-        refresh_s: Age at which a route is asked again.
-        has_topic: Asks a broker, by its name, whether it has a topic; None when it gives no answer.
+        nameservers: NameServers of the client.
+        tasks: Owner of running refreshes.
+        clock: Clock with monotonic time.
+        random: Random waits, which spread the refreshes of clients that notice one change.
+        refresh_s: Age at which a route is refreshed, s.
+        has_topic: Coroutine function that returns whether a broker, by its name, has a topic; None
+            = no answer.
     """
 
     def __init__(
@@ -119,24 +118,24 @@ class RouteCache:
         self._known: dict[str, _Known] = {}
         self._brokers: dict[str, KnownBroker] = {}
         self._suspected: set[tuple[str, int]] = set()
-        """Members that could not be reached since a route last told of them."""
+        """Members that could not be reached since the last route with them."""
         self._watched: set[str] = set()
         self._listeners: list[tuple[Callable[[str], None], bool]] = []
         self._is_answered = True
 
     def pause_s(self) -> float:
-        """Return after how long `refresh` should run again."""
+        """Return the pause before the next `refresh`, s."""
         now_ms = self._clock.monotonic_ms()
         waits_ms = (known.due_at_ms - now_ms for known in self._known.values())
         return max(1, min(self._refresh_ms, UNCERTAIN_REFRESH_MS, *waits_ms)) / 1000
 
     def cached(self, topic: str) -> TopicRoute | None:
-        """Return the route as it was last told; None when it is not known. Never asks."""
+        """Return the cached route; None = unknown. The call sends no request."""
         known = self._known.get(topic)
         return None if known is None or known.is_guessed else known.route
 
     def find_broker(self, broker_name: str) -> KnownBroker | None:
-        """Return where `broker_name` is, or None when no route has named it. Never asks."""
+        """Return the broker in the newest route; None = unknown. The call sends no request."""
         return self._brokers.get(broker_name)
 
     def is_named(self, broker_name: str) -> bool:
@@ -145,30 +144,30 @@ class RouteCache:
         return any(route is not None and route.broker(broker_name) for route in routes)
 
     def is_registered(self, topic: str, broker_name: str) -> bool:
-        """Return whether NameServers name a broker in the route of `topic` now.
+        """Return whether the NameServers' present route of `topic` names a broker.
 
-        The route may name more, which are kept: clients that began later do not know those.
+        The cached route may have more brokers, which later clients do not know.
         """
         known = self._known.get(topic)
         return known is not None and broker_name in known.told
 
     async def route(self, topic: str) -> TopicRoute:
-        """Return the route of `topic`, asking when it is not known.
+        """Return the cached route of `topic`, or load it.
 
-        Cancelling is safe: the question goes on for others.
+        Cancelling is safe: the request goes on for other callers.
 
         Raises:
-            TopicNotFound: No NameServer knows it.
-            Unreachable: No NameServer answers; names each.
+            TopicNotFound: No NameServer knows the topic.
+            Unreachable: No NameServer answers. The error names each.
         """
         return self.cached(topic) or await self._ask(topic)
 
     async def route_now(self, topic: str) -> TopicRoute:
-        """Return the route of `topic` as NameServers tell it now, or as it is known if none does.
+        """Return the present route of `topic`; the cached one if no NameServer answers.
 
         Raises:
-            TopicNotFound: No NameServer knows it.
-            Unreachable: No NameServer answers, and it is not known.
+            TopicNotFound: No NameServer knows the topic.
+            Unreachable: No NameServer answers, and no route is cached.
         """
         try:
             return await self._ask(topic)
@@ -180,16 +179,16 @@ class RouteCache:
     async def route_to_write(
         self, topic: str, *, template: str | None = None, queues_max: int = NEW_TOPIC_QUEUES
     ) -> TopicRoute:
-        """Return the route of `topic`, or the one it will have once a send has created it.
+        """Return the route of `topic`, or its expected route after a send creates the topic.
 
         Args:
-            topic: Its name has been checked.
-            template: The topic from whose settings brokers may create it (TBW102), if they may.
-            queues_max: Most queues it would then have on each broker.
+            topic: Checked name of the topic.
+            template: Topic from whose settings brokers create topics (TBW102); empty = they do not.
+            queues_max: Most queues of a created topic on each broker.
 
         Raises:
-            TopicNotFound: It is unknown, and no broker would create it.
-            Unreachable: No NameServer answers; names each.
+            TopicNotFound: The topic is unknown, and no broker creates it.
+            Unreachable: No NameServer answers. The error names each.
 
         Source:
             RocketMQ `MQClientInstance.updateTopicRouteInfoFromNameServer`.
@@ -197,7 +196,7 @@ class RouteCache:
         known = self._known.get(topic)
         route = None if known is None else known.route
         if known is not None and route is not None and known.is_guessed:
-            # A guess of while the template had no master is no better for waiting.
+            # A guess without a master of the template does not improve by waiting.
             route = route if template and route.write_queues() else None
         if route is not None:
             return route
@@ -218,52 +217,52 @@ class RouteCache:
         return guess
 
     def watch(self, topic: str) -> None:
-        """Ask for `topic` again and again although it is unknown: it may be created."""
+        """Refresh the unknown `topic` repeatedly, since it may be created."""
         self._watched.add(topic)
 
     def unwatch(self, topic: str) -> None:
-        """Undo `watch`."""
+        """End the effect of `watch`."""
         self._watched.discard(topic)
 
     def expire(self, topic: str) -> None:
-        """Ask for `topic` soon: within 0.2 s, but at most twice a second."""
+        """Refresh `topic` within 0.2 s, but at most twice a second."""
         if (known := self._known.get(topic)) is not None:
             soon_ms = self._clock.monotonic_ms() + self._random.randrange(SOON_MS)
             soon_ms = max(soon_ms, known.asked_at_ms + ASK_PAUSE_MS)
             known.due_at_ms = min(known.due_at_ms, soon_ms)
 
     def expire_broker(self, broker_name: str) -> None:
-        """Ask soon for every topic whose route names `broker_name`. See `expire`."""
+        """Refresh every topic with `broker_name` in its route soon. See `expire`."""
         for topic, known in self._known.items():
             route = known.complete or known.route
             if route is not None and route.broker(broker_name) is not None:
                 self.expire(topic)
 
     def suspect(self, broker_name: str, broker_id: int) -> None:
-        """Ask for the routes of a broker whose member could not be reached.
+        """Refresh the routes of a broker with an unreachable member.
 
-        What no NameServer tells of it any more is left out where something else serves.
+        Parts of the broker that no NameServer names are left out if another broker serves.
         """
         self._suspected.add((broker_name, broker_id))
         self.expire_broker(broker_name)
 
     def trust(self, broker_name: str, broker_id: int) -> None:
-        """Undo `suspect`: the member was reached."""
+        """End the effect of `suspect` after the member was reached."""
         if (broker_name, broker_id) in self._suspected:
             self._suspected.discard((broker_name, broker_id))
             self.expire_broker(broker_name)
 
     def add_listener(self, on_change: Callable[[str], None], *, of_told: bool = False) -> None:
-        """Call `on_change` with the topic whenever a route has become another one.
+        """Call `on_change` with the topic at each change of a route.
 
-        With `of_told` also when NameServers name other brokers in it: see `is_registered`.
+        With `of_told`, a change of the NameServers' brokers counts too. See `is_registered`.
         """
         self._listeners.append((on_change, of_told))
 
     async def refresh(self) -> bool:
-        """Ask for every route that is due. The step of a job.
+        """Refresh all due routes. Step of a job.
 
-        When no NameServer tells them, all are kept, and asked again at the next step.
+        Without an answer of a NameServer all routes stay, and the next step tries again.
         """
         now_ms = self._clock.monotonic_ms()
         for topic in sorted(self._watched - self._known.keys()):
@@ -294,7 +293,7 @@ class RouteCache:
         known = self._known.get(topic)
         now_ms = self._clock.monotonic_ms()
         if known is not None:
-            # What changes from now on the answer may not tell: it is to be asked for again.
+            # The answer may lack later changes, which need another refresh.
             known.asked_at_ms, known.due_at_ms = now_ms, NEVER_MS
         try:
             return await self._learn(topic, known)
@@ -316,7 +315,7 @@ class RouteCache:
         complete = route = told
         if known is not None and before is not None:
             if found is not None:
-                # Who needs the route for the first time does not wait for all of them.
+                # A caller without a cached route does not wait for all refreshes.
                 for other in await self._nameservers.other_routes(topic, found):
                     told = completed(told, other, self._is_suspected)
             before, lacking_since_ms = await self._still_believed(topic, known, before, told)
@@ -341,7 +340,7 @@ class RouteCache:
         told: TopicRoute | None,
         lacking_since_ms: Mapping[str, int],
     ) -> None:
-        """Store a route that was learned, and the time at which it is asked for again."""
+        """Store a new route, and the time of its next refresh."""
         now_ms = self._clock.monotonic_ms()
         before = None if known is None or known.is_guessed else known.route
         told_brokers = {data.broker_name: data for data in (() if told is None else told.brokers)}
@@ -355,7 +354,7 @@ class RouteCache:
         young_until_ms = now_ms + LOSS_GRACE_MS
         if known is not None and before is not None:
             young_until_ms = known.young_until_ms
-        # A master that is away may return any moment.
+        # A master that is away may return at any moment.
         is_complete = not lacking and all(data.master is not None for data in route.brokers)
         is_certain = is_complete and now_ms >= young_until_ms
         wait_ms = self._refresh_ms if is_certain else min(self._refresh_ms, UNCERTAIN_REFRESH_MS)
@@ -378,9 +377,9 @@ class RouteCache:
     async def _still_believed(
         self, topic: str, known: _Known, before: TopicRoute, told: TopicRoute | None
     ) -> tuple[TopicRoute, Mapping[str, int]]:
-        """Return what is to be believed still of a route that was told before.
+        """Return the parts of an earlier route that stay.
 
-        And since when each broker name of it lacks something: see `_Known`.
+        The second value is the time since which each broker name lacks a part. See `_Known`.
         """
         names = {data.broker_name for data in (() if told is None else told.brokers)}
         lost = [data.broker_name for data in before.brokers if data.broker_name not in names]
@@ -406,14 +405,14 @@ class RouteCache:
         return (broker_name, broker_id) in self._suspected
 
     def _note_brokers(self, found: FoundRoute, route: TopicRoute) -> None:
-        """Store where brokers are; for those that were not told just now what is known already."""
+        """Store the addresses of brokers. Brokers that are missing now keep the known ones."""
         for data in route.brokers:
             is_registered = found.route.broker(data.broker_name) is not None
             if is_registered or data.broker_name not in self._brokers:
                 self._brokers[data.broker_name] = KnownBroker(data, found.nameserver_host)
 
     def _put_unknown(self, topic: str, known: _Known | None) -> None:
-        """Remember that nobody knows `topic`: a guess stays, a route that was told is gone."""
+        """Record that no NameServer knows `topic`. Only a guessed route stays."""
         due_at_ms = self._clock.monotonic_ms() + UNCERTAIN_REFRESH_MS
         if known is not None and known.is_guessed:
             known.due_at_ms = due_at_ms

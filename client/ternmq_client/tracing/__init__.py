@@ -1,1 +1,1 @@
-"""Message traces: who sent a message, who consumed it, when and with what outcome."""
+"""Message traces: senders and consumers of a message, with times and outcomes."""

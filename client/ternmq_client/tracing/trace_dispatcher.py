@@ -1,4 +1,4 @@
-"""Dispatcher of traces: they leave in the background, never in the way of messages.
+"""Dispatcher of traces in the background, without delays of messages.
 
 Source: RocketMQ `AsyncTraceDispatcher`.
 """
@@ -21,20 +21,20 @@ from ternmq_runtime.service import Job, JobRunner
 logger = logging.getLogger(__name__)
 
 QUEUE_MAX: Final = 2_048
-"""Calls whose traces may wait."""
+"""Most calls with waiting traces."""
 
 BATCH_MAX: Final = 10
-"""Calls whose traces one message holds."""
+"""Most calls in one trace message."""
 
 BODY_BYTES_MAX: Final = 128_000
 KEYS_BYTES_MAX: Final = 16_384
-"""Limit for the keys of one trace message: half of what properties may take."""
+"""Most bytes of the keys of one trace message: half of the limit of properties."""
 
 _FLUSH_S: Final = 5.0
 _CLOSE_TIMEOUT_S: Final = 3.0
 
 SendTrace = Callable[[bytes, str], Awaitable[object]]
-"""Sends a body with its keys, joined by spaces."""
+"""Coroutine function that sends a body with its keys, joined by blanks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class TraceStatistics:
 
     sent: int
     dropped: int
-    """Too many waited."""
+    """Number of calls that were dropped because too many were waiting."""
 
     failed: int
-    """The broker did not take them."""
+    """Number of calls whose traces the broker did not store."""
 
 
 Traces = Sequence[TraceRecord]
@@ -54,13 +54,13 @@ Traces = Sequence[TraceRecord]
 
 
 class TraceDispatcher(Lifecycle):
-    """Sends traces in the background, between `async with` and its end.
+    """Sender of traces in the background, open inside `async with`.
 
-    Owned by one producer or consumer, on its loop. Leaving sends what waits, for 3 s at most. What
-    cannot be sent is counted and forgotten.
+    Owned by one producer or consumer, on its loop. Leaving sends waiting traces within 3 s. Traces
+    that cannot be sent are counted and dropped.
 
     Args:
-        send: Sends one trace message.
+        send: Coroutine function that sends one trace message.
     """
 
     def __init__(self, send: SendTrace) -> None:
@@ -77,13 +77,13 @@ class TraceDispatcher(Lifecycle):
 
     @property
     def statistics(self) -> TraceStatistics:
-        """Numbers of traced calls so far."""
+        """Numbers of traced calls."""
         return TraceStatistics(self._sent, self._dropped, self._failed)
 
     def offer(self, traces: Traces) -> bool:
-        """Queue a call's traces, or drop them and return False when too many wait.
+        """Queue a call's traces. Return False if too many are waiting: the traces are dropped.
 
-        They leave with those of the next calls, after 5 s at the latest.
+        Traces of several calls share a message, which is sent after 5 s at the latest.
         """
         if len(self._waiting) >= QUEUE_MAX:
             self._dropped += 1
@@ -94,7 +94,7 @@ class TraceDispatcher(Lifecycle):
         return True
 
     async def step(self) -> bool:
-        """Send one message's worth of what waits: one step of the job."""
+        """Send one message with waiting traces. Step of the job."""
         calls = [self._waiting.popleft() for _ in range(min(BATCH_MAX, len(self._waiting)))]
         for body, keys in trace_messages(calls):
             try:
@@ -118,10 +118,10 @@ class TraceDispatcher(Lifecycle):
 
 
 def trace_messages(calls: Sequence[Traces]) -> Iterator[tuple[bytes, str]]:
-    """Yield bodies and keys of the messages that hold the traces of some calls. Pure.
+    """Yield bodies and keys of the messages with the traces of some calls. Pure.
 
-    The keys, ids of messages and their business keys, are what traces are found by. A message is
-    full at 128,000 bytes, or when its keys are too long; one longer record goes alone.
+    Searches find traces by these keys: ids of messages and business keys. A message is full at
+    128,000 bytes, or at the limit of its keys; a longer record is a message of its own.
     """
     body: list[bytes] = []
     keys: dict[str, None] = {}
@@ -143,7 +143,7 @@ def trace_messages(calls: Sequence[Traces]) -> Iterator[tuple[bytes, str]]:
 
 
 def keys_of(record: TraceRecord) -> list[str]:
-    """Return what a trace is to be found by; business keys that are too long are left out. Pure."""
+    """Return the keys of a trace, without business keys that are too long. Pure."""
     found = [record.message_id]
     if record.keys and len(record.keys.encode()) + len(record.message_id) < KEYS_BYTES_MAX:
         found += record.keys.split(KEY_SEPARATOR)

@@ -25,21 +25,21 @@ from ternmq_model.stored_message import StoredMessage
 
 _REQUEST_ID_BITS: Final = 128
 _RUNNING_MAX: Final = 4_096
-"""Calls that may be under way; the oldest ones' ends are not traced beyond it."""
+"""Most running calls. Beyond it the ends of the oldest ones are not traced."""
 
 _REGION: Final = "DefaultRegion"
-"""A producer is not told the broker's; RocketMQ's own clients say this one as well."""
+"""Region in traces. A producer does not know the broker's; RocketMQ's clients use this one too."""
 
 Offer = Callable[[Traces], bool]
 
 
 class SendTraces:
-    """Traces the sends of one producer: a `SendInterceptor`.
+    """Interceptor that traces the sends of one producer: a `SendInterceptor`.
 
     Args:
-        group: The producer's.
-        trace_topic: Is not traced itself.
-        offer: Takes traces; must not wait.
+        group: Group of the producer.
+        trace_topic: Topic of the traces. Its own messages are not traced.
+        offer: Function that receives traces. It must not wait.
     """
 
     def __init__(self, group: str, trace_topic: str, offer: Offer) -> None:
@@ -48,11 +48,11 @@ class SendTraces:
         self._offer = offer
 
     def before_send(self, message: Message) -> Message:
-        """Change nothing."""
+        """Return `message` unchanged."""
         return message
 
     def after_send(self, event: SendEvent) -> None:
-        """Trace what was stored. What was not has no message id to be found by."""
+        """Trace a stored message. Other messages have no id for a search."""
         message, result = event.message, event.result
         if result is None or message.topic == self._trace_topic or not _is_wanted(message):
             return
@@ -72,13 +72,13 @@ class SendTraces:
     def transaction_ended(
         self, message: Message, result: SendResult, state: str, *, at_ms: int
     ) -> None:
-        """Trace that a producer told its broker how a transaction ended.
+        """Trace the end of a transaction.
 
         Args:
-            message: The one that was to be sent.
-            result: Where its half message was stored.
+            message: Message of the transaction.
+            result: Result of the half message.
             state: COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW.
-            at_ms: When, Unix milliseconds.
+            at_ms: Time of the end, Unix ms.
         """
         if not _is_wanted(message):
             return
@@ -108,12 +108,12 @@ class SendTraces:
 
 
 class ConsumeTraces:
-    """Traces the listener calls of one consumer: a `ConsumeInterceptor`.
+    """Interceptor that traces the listener calls of one consumer: a `ConsumeInterceptor`.
 
     Args:
-        trace_topic: Is not traced itself.
-        offer: Takes traces; must not wait.
-        random: For the ids that join begin and end of a call.
+        trace_topic: Topic of the traces. Its own messages are not traced.
+        offer: Function that receives traces. It must not wait.
+        random: Source of the ids that join begin and end of a call.
     """
 
     def __init__(self, trace_topic: str, offer: Offer, random: Random) -> None:
@@ -123,7 +123,7 @@ class ConsumeTraces:
         self._running: dict[tuple[object, int, int], str] = {}
 
     def before_consume(self, event: ConsumeEvent) -> None:
-        """Trace that a call begins."""
+        """Trace the begin of a call."""
         messages = self._traced(event)
         if not messages:
             return
@@ -147,7 +147,7 @@ class ConsumeTraces:
         )
 
     def after_consume(self, event: ConsumeEvent) -> None:
-        """Trace how the call ended, for each of its messages."""
+        """Trace the outcome of a call for each of its messages."""
         messages = self._traced(event)
         request_id = self._running.pop(_call(event), None) if messages else None
         if request_id is None:
@@ -188,7 +188,7 @@ _SWITCHED_OFF: Final = "false"
 
 
 def kind_of(message: Message) -> MessageKind:
-    """Return what kind of message is sent. Pure."""
+    """Return the kind of a sent message. Pure."""
     if (
         isinstance(message, SystemMessage)
         and names.TRANSACTION_PREPARED in message.system_properties
@@ -204,6 +204,6 @@ def _is_wanted(message: Message) -> bool:
 
 
 def _call(event: ConsumeEvent) -> tuple[object, int, int]:
-    """Return what tells a call from others that run at the same time."""
+    """Return the key of a call, unique among running calls."""
     first = event.messages[0]
     return event.queue, first.queue_offset, event.began_at_ms

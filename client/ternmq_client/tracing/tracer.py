@@ -1,4 +1,4 @@
-"""The traces of one producer or consumer.
+"""Tracer of one producer or consumer.
 
 Source: RocketMQ `AsyncTraceDispatcher`, `TraceConstants`.
 """
@@ -17,13 +17,13 @@ _GROUP_PREFIX: Final = "_INNER_TRACE_PRODUCER-"
 
 
 class Tracer(Lifecycle):
-    """Sends the traces of one producer or consumer, between `async with` and its end.
+    """Sender of the traces of one producer or consumer, open inside `async with`.
 
-    To be entered while the client is open. The client's `trace_topic` gets them.
+    The client must be open. The traces go to its `trace_topic`.
 
     Args:
-        client: Of the producer or consumer.
-        group: Whose calls are traced.
+        client: Client of the producer or consumer.
+        group: Group of the producer or consumer.
         role: `PRODUCE` or `CONSUME`.
     """
 
@@ -40,7 +40,7 @@ class Tracer(Lifecycle):
 
     @property
     def statistics(self) -> TraceStatistics:
-        """Numbers of traced calls so far."""
+        """Numbers of traced calls."""
         return self._dispatcher.statistics
 
     def of_sends(self) -> SendTraces:
