@@ -1,4 +1,4 @@
-"""The assembly of scheduled messages: delay levels and timer, built around an open store."""
+"""Assembly of scheduled messages: delay levels and timer of an open store."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -55,7 +55,7 @@ class ScheduledAssembly:
         try:
             if begin is not None:
                 found = await self._env.blocking.run(delivered_sources, source(), begin)
-                logger.info("deliveries looked for from=%d found=%d", begin, len(found))
+                logger.info("deliveries searched from=%d found=%d", begin, len(found))
             self.delays.begin(found)
             await self.timer.begin(found if self._timer_enabled else {})
             if (error := await self._env.tables.delays_file.save()) is not None:

@@ -21,7 +21,7 @@ class Cancellations:
 
     @property
     def first_offset(self) -> int | None:
-        """Lowest queue offset of the cancelling messages that are kept; None without any."""
+        """Lowest queue offset of the retained cancelling messages; None without any."""
         return min(
             (offset for keys in self._keys.values() for offset in keys.values()), default=None
         )
@@ -33,14 +33,14 @@ class Cancellations:
             records: Records of the first messages of `due`; None for a missing one.
             due: Due messages; within each tick, cancelling ones come first.
         """
-        kept: list[Record] = []
+        remaining: list[Record] = []
         columns = [column[: len(records)].tolist() for column in due]
         rows = zip(records, *columns, strict=True)
         for record, offset, due_ms, cancels in rows:
             if record is None:
                 continue
             if not cancels and due_ms not in self._keys:
-                kept.append(record)
+                remaining.append(record)
                 continue
             properties = decode_properties(record.properties)
             topic = properties.get(REAL_TOPIC, "")
@@ -48,11 +48,11 @@ class Cancellations:
                 key = cancel_key(topic, properties.get(TIMER_CANCEL, ""))
                 self._keys.setdefault(due_ms, {}).setdefault(key, offset)
             elif cancel_key(topic, properties.get(UNIQUE_KEY, "")) not in self._keys[due_ms]:
-                kept.append(record)
-        return kept
+                remaining.append(record)
+        return remaining
 
     def waiting(self) -> DueMessages:
-        """Return the cancelling messages that are kept."""
+        """Return the retained cancelling messages."""
         rows = [(offset, due_ms) for due_ms, keys in self._keys.items() for offset in keys.values()]
         offsets, dues_ms = np.array(rows, dtype=np.int64).reshape(-1, 2).T
         return DueMessages(offsets, dues_ms, np.ones_like(offsets))

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class Undeliverable(Exception):
-    """Failure of a record that no queue can take; the text is the reason."""
+    """Failure of a record that no queue can store; the text is the reason."""
 
 
 class DeliveryResult(NamedTuple):
@@ -52,12 +52,12 @@ class Deliverer:
     """Number of delivered records since the start."""
 
     dropped: int = field(default=0, init=False)
-    """Number of records since the start that no queue can take, or that are damaged."""
+    """Number of records since the start that no queue can store, or that are damaged."""
 
     async def deliver(self, records: Sequence[Record]) -> DeliveryResult:
         """Store records in their own queues, in order, and wait until they count as stored.
 
-        Records that no queue can take are dropped, and logged by reason, so that no record waits
+        Records that no queue can store are dropped, and logged by reason, so that no record waits
         behind them. After an error, some may be stored; call it again with the same records.
 
         Raises:

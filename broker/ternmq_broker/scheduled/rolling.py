@@ -52,7 +52,7 @@ class RollResult(NamedTuple):
     """End of the new records in the log; 0 without any."""
 
     originals: DueMessages | None = None
-    """Messages as they waited before; None for messages of the rescheduler."""
+    """Messages in the order and form before; None for messages of the rescheduler."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class TimerHandover:
         self._again_at_ms = clock.monotonic_ms()
 
     async def take_over(self) -> float | None:
-        """Retire RocketMQ's wheel; return the seconds until a retry, None when done.
+        """Retire RocketMQ's wheel; return the seconds until a retry, None without one.
 
         A refusal of the disk is logged: deliveries go on, and RocketMQ may repeat them.
         """
@@ -49,7 +49,7 @@ class TimerHandover:
                 await self._files.retire()
             except OSError as error:
                 self._again_at_ms = now_ms + _AGAIN_MS
-                logger.error("RocketMQ would repeat timed messages, tried again error=%s", error)
+                logger.error("timer files not retired, retry in a minute error=%s", error)
             else:
                 self._is_done = True
                 return None
@@ -74,7 +74,7 @@ class TimerHandover:
         try:
             await self._files.leave(log)
         except OSError as error:
-            logger.warning("RocketMQ would make a wheel of its own error=%s", error)
+            logger.warning("timer log for RocketMQ not written error=%s", error)
 
     def _units_of(self, offsets: Ints) -> Units:
         """Return the units of messages by their queue offsets."""

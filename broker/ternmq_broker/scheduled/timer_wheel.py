@@ -1,13 +1,14 @@
 """The wheel of waiting timed messages, by due time, and due codes of their queue. Pure.
 
 A bucket holds the messages that are due within 64 ticks, 6.4 s: one number of 8 bytes for each,
-with the tick within the bucket, whether it cancels, and its offset in the wheel timer's queue.
+with the tick within the bucket, a bit for cancelling messages, and the offset in the wheel timer's
+queue.
 
     0 | tick 6 | 0 = cancels, 1 = does not 1 | queue offset 56
 
 A bucket is sorted when it is due, so that cancelling messages come first within their tick.
 
-Source: RocketMQ `TimerWheel`, whose slots are a file and hold messages of one second.
+Source: RocketMQ `TimerWheel`, which is a file with a slot for each second.
 """
 
 import heapq

@@ -302,7 +302,7 @@ async def _disown(tables: Tables) -> None:
     try:
         await tables.timer_files.retire()
     except OSError as error:
-        logger.error("RocketMQ would repeat timed messages error=%s", error)
+        logger.error("timer files of RocketMQ not retired error=%s", error)
 
 
 def _unsaved(found: StoredTables) -> frozenset[str]:

@@ -368,7 +368,7 @@ def test_start_reads_little_of_the_log(
             (begin,) = [
                 int(found[1])
                 for each in caplog.messages
-                if (found := re.match(r"deliveries looked for from=(\d+)", each))
+                if (found := re.match(r"deliveries searched from=(\d+)", each))
             ]
             end = max(message.physical_offset for _, message in await cluster.records("T"))
             assert begin > end - 300_000 > 600_000
