@@ -22,13 +22,13 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import base_of, file_name, queue_ext_folder
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.queues.appended_files import AppendedFiles
-from ternmq_store.queues.bit_map_filter import BitMapFilter
 from ternmq_store.queues.ext_units import (
     END_MARK,
     EXT_HEADER,
     EXT_UNIT_BYTES_LEAST,
     EXT_UNIT_BYTES_MAX,
     FIRST_ADDRESS,
+    BitMapFilter,
     ExtUnit,
     encode_ext_unit,
     find_ext_unit,

@@ -1,6 +1,7 @@
-"""Byte layout of the units beside consume queues (docs/formats/consume-queue-ext.md). Pure.
+"""Layout of the units beside consume queues, and filters on their bit maps. Pure.
 
-A unit: size 2 | tag code 8 | store time 8 | bit map length 2 | bit map, big-endian.
+A unit: size 2 | tag code 8 | store time 8 | bit map length 2 | bit map, big-endian
+(docs/formats/consume-queue-ext.md).
 
 Source: RocketMQ `ConsumeQueueExt.CqExtUnit`.
 """
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from ternmq_model.arrays import Ints
 
-EXT_FIELDS: Final[list[Any]] = [
+_FIELDS: Final[list[Any]] = [
     ("size", ">i2"),
     ("tag_code", ">i8"),
     ("stored_at_ms", ">i8"),
@@ -21,7 +22,7 @@ EXT_FIELDS: Final[list[Any]] = [
 ]
 """Fields of a unit's header; its bit map follows."""
 
-EXT_HEADER: Final[np.dtype[np.void]] = np.dtype(EXT_FIELDS)
+EXT_HEADER: Final[np.dtype[np.void]] = np.dtype(_FIELDS)
 _HEAD: Final = struct.Struct(">hqqh")
 assert EXT_HEADER.itemsize == _HEAD.size
 
@@ -65,3 +66,35 @@ def units_in(view: memoryview, positions: Ints, kind: "np.dtype[np.void]") -> ND
         (len(view) - kind.itemsize + 1,), np.dtype((np.void, kind.itemsize)), view, strides=(1,)
     )
     return window[positions].view(kind)
+
+
+class BitMapFilter(NamedTuple):
+    """Filter of a reader on bit maps, which needs no records.
+
+    Source: RocketMQ `ExpressionMessageFilter.isMatchedByConsumeQueue`.
+    """
+
+    bits: bytes
+    """Bits that are all set in the bit map of a message that may match. A message whose bit map has
+    another length may match, too."""
+
+    begin: int
+    """Log offset before which every message may match, whatever its bit map."""
+
+    @property
+    def unit_type(self) -> "np.dtype[np.void]":
+        """Layout of a unit with such a bit map."""
+        return np.dtype([*_FIELDS, ("bit_map", "u1", (len(self.bits),))])
+
+    def may_match(self, units: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Return for each message at `begin` or behind it whether the filter may match it.
+
+        Args:
+            units: Units of the layout `unit_type`.
+        """
+        bits: NDArray[np.uint8] = np.frombuffer(self.bits, dtype=np.uint8)
+        is_decided = units["bit_map_bytes"] == len(bits)
+        is_decided &= units["size"] == units.dtype.itemsize
+        matched: NDArray[np.bool_] = ((units["bit_map"] & bits) == bits).all(axis=1)
+        matched |= ~is_decided
+        return matched

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.offsets import QueueOffset
-from ternmq_store.queues.bit_map_filter import BitMapFilter
+from ternmq_store.queues.ext_units import BitMapFilter
 
 RecordFilter = Callable[[bytes], bool]
 """Predicate on a record's encoded properties. It may run in any thread."""

@@ -16,7 +16,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.sql92 import Condition
 from ternmq_model.subscription import ALL_TAGS, SQL92, Subscription, parse_subscription
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_store.queues.bit_map_filter import BitMapFilter
+from ternmq_store.queues.ext_units import BitMapFilter
 from ternmq_store.queues.read_request import FILTER_UNITS_MAX, RecordFilter
 
 PROPERTY_FILTER_SETTING: Final = "broker.property_filter_enabled"

@@ -10,7 +10,7 @@ from ternmq_model.properties import encode_properties
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_model.subscription import SQL92, Subscription, parse_subscription
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_store.queues.bit_map_filter import BitMapFilter
+from ternmq_store.queues.ext_units import BitMapFilter
 
 
 def clients_of(*subscriptions: Subscription) -> ClientTable:

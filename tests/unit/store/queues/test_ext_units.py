@@ -3,8 +3,8 @@ import pytest
 
 from ternmq_model.arrays import Ints
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.queues.bit_map_filter import BitMapFilter
 from ternmq_store.queues.consume_queue_ext import ConsumeQueueExt, ExtRows
+from ternmq_store.queues.ext_units import BitMapFilter
 from ternmq_store.queues.units import Units, make_units
 from tests.support.files import MemoryFileSystem
 from tests.support.stores import ROOT
