@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.options import read_options
+from ternmq_pipeline.options.source_options import read_options
 from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.source.schema import available_columns, ddl_of
 from ternmq_pipeline.source.sql_tables import (

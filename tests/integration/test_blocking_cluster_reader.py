@@ -13,7 +13,8 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.cluster.blocking_reader import BlockingClusterReader, open_cluster_reader
 from ternmq_pipeline.offsets import OffsetRange
-from ternmq_pipeline.options import Assign, ReadOptions, Subscribe, SubscribePattern, read_options
+from ternmq_pipeline.options.source_options import ReadOptions, read_options
+from ternmq_pipeline.options.topics import Assign, Subscribe, SubscribePattern
 from tests.support.processes import ServiceProcess, running_dev
 from tests.support.spark_data import delete_topic, fill, make_topic
 

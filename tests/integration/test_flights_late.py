@@ -12,8 +12,8 @@ from spark_demo import OFFSETS_PER_TRIGGER, QUEUES, lines
 from summaries import WATERMARK, hour_of, in_order
 from ternmq import MessageQueue
 from ternmq_model.offsets import QueueOffset
-from ternmq_pipeline.options import TriggerLimits
-from ternmq_pipeline.planning import TriggerState, admit
+from ternmq_pipeline.options.source_options import TriggerLimits
+from ternmq_pipeline.planning.admission import TriggerState, admit
 from ternmq_producer.queue_selection.topic_publish_info import TopicPublishInfo
 from tests.support.planning import snapshot, unasked
 

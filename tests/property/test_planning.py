@@ -9,16 +9,10 @@ from hypothesis import strategies as st
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange, offsets_from_json, offsets_text
-from ternmq_pipeline.options import TriggerLimits
-from ternmq_pipeline.planning import (
-    RangeSize,
-    TriggerState,
-    admit,
-    offset_ranges,
-    split,
-    targets_of,
-)
+from ternmq_pipeline.options.source_options import TriggerLimits
+from ternmq_pipeline.planning.admission import RangeSize, TriggerState, admit, targets_of
 from ternmq_pipeline.planning.apportionment import apportion
+from ternmq_pipeline.planning.offset_ranges import offset_ranges, split
 from tests.support.planning import offsets, snapshot
 
 QUEUES = [MessageQueue("TopicA", f"broker-{name}", number) for name in "ab" for number in (0, 1)]

@@ -25,7 +25,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import parse_subscription
 from ternmq_pipeline.offsets import OffsetRange
-from ternmq_pipeline.options import View
+from ternmq_pipeline.options.source_options import View
 from ternmq_pipeline.source.pushdown import push_filters
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

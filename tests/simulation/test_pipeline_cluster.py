@@ -16,7 +16,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import READ_WRITE, Permission
 from ternmq_pipeline.cluster.group_commits import GroupCommits
 from ternmq_pipeline.cluster.reader import ClusterReader
-from ternmq_pipeline.options import Assign, Subscribe, SubscribePattern, TopicChoice
+from ternmq_pipeline.options.topics import Assign, Subscribe, SubscribePattern, TopicChoice
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.service_methods import QUERY_OFFSET

@@ -16,7 +16,7 @@ from ternmq_pipeline.jobs.cluster_report.page import page
 from ternmq_pipeline.jobs.cluster_report.report_queries import query_report
 from ternmq_pipeline.jobs.cluster_report.report_tables import HOUR_MS, ClusterReport
 from ternmq_pipeline.offsets import OffsetRange
-from ternmq_pipeline.planning import RangeSize
+from ternmq_pipeline.planning.admission import RangeSize
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time, slow_jobs
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from ternmq_model.message import Message
-from ternmq_pipeline.planning import partition_number
+from ternmq_pipeline.planning.partition_numbers import partition_number
 from tests.support.processes import ServiceProcess
 from tests.support.spark_data import delete_topic, fill, make_topic, send
 from tests.support.spark_read import bodies, read_with, refusal_of

@@ -6,7 +6,8 @@ from ternmq_consumer.offsets.offset_lookup import QueueRange
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange
-from ternmq_pipeline.planning import ClusterSnapshot, RangeSize
+from ternmq_pipeline.planning.admission import RangeSize
+from ternmq_pipeline.planning.snapshot import ClusterSnapshot
 
 A0 = MessageQueue("TopicA", "broker-a", 0)
 A1 = MessageQueue("TopicA", "broker-a", 1)

@@ -9,8 +9,10 @@ from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange, Offsets
-from ternmq_pipeline.options import ReadOptions, TopicChoice, read_options
-from ternmq_pipeline.planning import ClusterSnapshot, RangeSize
+from ternmq_pipeline.options.source_options import ReadOptions, read_options
+from ternmq_pipeline.options.topics import TopicChoice
+from ternmq_pipeline.planning.admission import RangeSize
+from ternmq_pipeline.planning.snapshot import ClusterSnapshot
 from ternmq_pipeline.source.streams.micro_batch_stream import BatchLimit, MicroBatchStream
 from tests.support.stores import HandClock
 

@@ -7,7 +7,7 @@ from ternmq_client.config import ClientConfig
 from ternmq_pipeline.cluster.group_commits import GroupCommits
 from ternmq_pipeline.cluster.reader import ClusterReader
 from ternmq_pipeline.offsets import Offsets
-from ternmq_pipeline.options import ReadOptions
+from ternmq_pipeline.options.source_options import ReadOptions
 
 
 class BlockingClusterReader(BlockingClient[ClusterReader]):

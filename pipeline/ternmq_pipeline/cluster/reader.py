@@ -26,8 +26,9 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID, TopicRoute
 from ternmq_pipeline.offsets import OffsetRange
-from ternmq_pipeline.options import Assign, SubscribePattern, TopicChoice, chosen_topics
-from ternmq_pipeline.planning import ClusterSnapshot, RangeSize
+from ternmq_pipeline.options.topics import Assign, SubscribePattern, TopicChoice, chosen_topics
+from ternmq_pipeline.planning.admission import RangeSize
+from ternmq_pipeline.planning.snapshot import ClusterSnapshot
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1.nameserver_pb2 import GetClusterRequest
 from ternmq_remoting.environment import Environment

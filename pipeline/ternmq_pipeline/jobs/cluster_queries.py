@@ -16,11 +16,11 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.cluster.blocking_reader import open_cluster_reader
 from ternmq_pipeline.jobs.driver.interruption import ended_by_signals
 from ternmq_pipeline.offsets import EARLIEST, OffsetRange, offsets_from_json, offsets_text
-from ternmq_pipeline.options import read_options
 from ternmq_pipeline.options.option_map import (
     RETRY_TIMEOUT_S_MAX,
     RETRY_TIMEOUT_S_MIN,
 )
+from ternmq_pipeline.options.source_options import read_options
 from ternmq_remoting.system_environment import system_environment
 
 T = TypeVar("T")

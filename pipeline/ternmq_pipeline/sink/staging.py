@@ -11,7 +11,7 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError
 from ternmq_model.message import Message
 from ternmq_model.transaction import Resolution, TransactionState
-from ternmq_pipeline.options import WriteOptions
+from ternmq_pipeline.options.sink_options import WriteOptions
 from ternmq_pipeline.sink.commit_message import StagedPartition
 from ternmq_pipeline.sink.identity import BatchIdentity
 from ternmq_pipeline.sink.rows import RowReader

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 )
 
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.options import WriteOptions, write_options
+from ternmq_pipeline.options.sink_options import WriteOptions, write_options
 from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.sink.columns import ColumnLayout, column_layout
 from ternmq_pipeline.sink.identity import BatchIdentity, PartitionAttempt

@@ -5,15 +5,14 @@ import logging
 from ternmq_pipeline.cluster.blocking_reader import BlockingClusterReader, open_cluster_reader
 from ternmq_pipeline.offsets import OffsetRange, Offsets
 from ternmq_pipeline.options.source_options import ReadOptions, View
-from ternmq_pipeline.planning import (
-    check_partition_numbers,
+from ternmq_pipeline.planning.offset_ranges import offset_ranges, split
+from ternmq_pipeline.planning.offset_resolution import (
     ending_offsets,
-    offset_ranges,
     refuse_backwards,
-    split,
     starting_offsets,
     times_of,
 )
+from ternmq_pipeline.planning.partition_numbers import check_partition_numbers
 from ternmq_pipeline.planning.snapshot import ClusterSnapshot
 from ternmq_pipeline.source.pushdown import PushedFilters
 

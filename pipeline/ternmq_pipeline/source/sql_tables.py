@@ -25,9 +25,9 @@ from pyspark.sql.types import (
 )
 
 from ternmq_model.errors import ConfigError, UsageError
-from ternmq_pipeline.options import read_options
 from ternmq_pipeline.options.option_map import is_of_spark
 from ternmq_pipeline.options.positions import ENDING, STARTING
+from ternmq_pipeline.options.source_options import read_options
 from ternmq_pipeline.options.topics import TOPIC_OPTIONS
 from ternmq_pipeline.source.schema import available_columns
 from ternmq_pipeline.strict_json import shown

@@ -13,24 +13,13 @@ from ternmq_model.names import is_system_topic
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange
-from ternmq_pipeline.options import (
-    Assign,
-    AtTime,
-    AtTimes,
-    Position,
-    QueueEnd,
-    ReadOptions,
-    SubscribePattern,
-    TopicChoice,
-    chosen_topics,
-)
-from ternmq_pipeline.planning import (
-    ClusterSnapshot,
-    ending_offsets,
-    offset_ranges,
-    starting_offsets,
-)
+from ternmq_pipeline.options.positions import AtTime, AtTimes, Position, QueueEnd
+from ternmq_pipeline.options.source_options import ReadOptions
+from ternmq_pipeline.options.topics import Assign, SubscribePattern, TopicChoice, chosen_topics
 from ternmq_pipeline.planning.apportionment import apportion
+from ternmq_pipeline.planning.offset_ranges import offset_ranges
+from ternmq_pipeline.planning.offset_resolution import ending_offsets, starting_offsets
+from ternmq_pipeline.planning.snapshot import ClusterSnapshot
 from ternmq_pipeline.source.pushdown import PushedFilters
 from ternmq_store.disk.layout import consume_queue_folder
 from ternmq_store.scan.directory import StoreDirectory

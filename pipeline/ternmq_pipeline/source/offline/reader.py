@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ternmq_model.errors import StoreError, UsageError
 from ternmq_model.subscription import Subscription, parse_subscription
-from ternmq_pipeline.options import ReadOptions
+from ternmq_pipeline.options.source_options import ReadOptions
 from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.source.offline.plan import check_offline, plan_parts, times_ms
 from ternmq_pipeline.source.pushdown import FilterPushdown, PushedFilters, RowFilter

@@ -10,21 +10,14 @@ from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange, Offsets, offsets_from_json, offsets_to_json
-from ternmq_pipeline.options import CommitMode, ReadOptions, TopicChoice, TriggerLimits, View
-from ternmq_pipeline.planning import (
-    ClusterSnapshot,
-    RangeSize,
-    ReplacedQueues,
-    TriggerState,
-    admit,
-    check_partition_numbers,
-    offset_ranges,
-    replaced,
-    split,
-    starting_offsets,
-    targets_of,
-    times_of,
-)
+from ternmq_pipeline.options.source_options import CommitMode, ReadOptions, TriggerLimits, View
+from ternmq_pipeline.options.topics import TopicChoice
+from ternmq_pipeline.planning.admission import RangeSize, TriggerState, admit, targets_of
+from ternmq_pipeline.planning.data_loss import ReplacedQueues, replaced
+from ternmq_pipeline.planning.offset_ranges import offset_ranges, split
+from ternmq_pipeline.planning.offset_resolution import starting_offsets, times_of
+from ternmq_pipeline.planning.partition_numbers import check_partition_numbers
+from ternmq_pipeline.planning.snapshot import ClusterSnapshot
 from ternmq_pipeline.source.streams.checkpoint_offsets import (
     NEW,
     OffsetJson,

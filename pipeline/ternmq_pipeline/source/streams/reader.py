@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
 
 from ternmq_model.errors import TernError
 from ternmq_pipeline.cluster.blocking_reader import open_cluster_reader
-from ternmq_pipeline.options import ReadOptions, TriggerLimits
+from ternmq_pipeline.options.source_options import ReadOptions, TriggerLimits
 from ternmq_pipeline.short_errors import short_errors
 from ternmq_pipeline.source.streams.checkpoint_offsets import NEW
 from ternmq_pipeline.source.streams.micro_batch_stream import BatchLimit, MicroBatchStream

@@ -20,7 +20,7 @@ from ternmq_client.config import default_nameservers, nameserver_texts
 from ternmq_model.errors import TernError
 from ternmq_pipeline.cluster.blocking_reader import open_cluster_reader
 from ternmq_pipeline.offsets import Offsets
-from ternmq_pipeline.options import ReadOptions
+from ternmq_pipeline.options.source_options import ReadOptions
 from ternmq_pipeline.source.streams.stream_lag import StreamLag, offsets_behind, source_offsets
 
 logger = logging.getLogger(__name__)

@@ -22,7 +22,8 @@ from ternmq_pipeline.jobs.cluster_queries import (
     mean_record_bytes,
 )
 from ternmq_pipeline.offsets import EARLIEST, OffsetRange, offsets_text
-from ternmq_pipeline.planning import ClusterSnapshot, RangeSize
+from ternmq_pipeline.planning.admission import RangeSize
+from ternmq_pipeline.planning.snapshot import ClusterSnapshot
 
 
 class Admin:

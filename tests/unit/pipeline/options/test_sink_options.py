@@ -1,7 +1,7 @@
 import pytest
 
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.options import WriteOptions, write_options, written_topic
+from ternmq_pipeline.options.sink_options import WriteOptions, write_options, written_topic
 
 
 def test_write_options_have_their_defaults() -> None:

@@ -5,25 +5,19 @@ import pytest
 from ternmq_model.errors import ConfigError, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import SQL92, TAG, Expression
-from ternmq_pipeline.options import (
+from ternmq_pipeline.options.positions import AtOffsets, AtTime, AtTimes, QueueEnd, TimeStrategy
+from ternmq_pipeline.options.sink_options import WRITE_OPTIONS
+from ternmq_pipeline.options.source_options import (
     READ_OPTIONS,
-    WRITE_OPTIONS,
-    Assign,
-    AtOffsets,
-    AtTime,
-    AtTimes,
     CommitMode,
     PushdownMode,
-    QueueEnd,
     ReadOptions,
     ScanMode,
-    Subscribe,
-    SubscribePattern,
-    TimeStrategy,
     TriggerLimits,
     View,
     read_options,
 )
+from ternmq_pipeline.options.topics import Assign, Subscribe, SubscribePattern
 
 A0 = MessageQueue("TopicA", "broker-a", 0)
 

@@ -1,4 +1,4 @@
-from ternmq_pipeline.options import Assign, Subscribe, SubscribePattern, chosen_topics
+from ternmq_pipeline.options.topics import Assign, Subscribe, SubscribePattern, chosen_topics
 from tests.support.planning import A0
 
 KNOWN = [

@@ -5,9 +5,15 @@ import pytest
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange
-from ternmq_pipeline.options import TriggerLimits
-from ternmq_pipeline.planning import DataLost, RangeSize, TriggerState, admit, targets_of
-from ternmq_pipeline.planning.admission import within_bytes
+from ternmq_pipeline.options.source_options import TriggerLimits
+from ternmq_pipeline.planning.admission import (
+    RangeSize,
+    TriggerState,
+    admit,
+    targets_of,
+    within_bytes,
+)
+from ternmq_pipeline.planning.data_loss import DataLost
 from tests.support.planning import A0, A1, B0, offsets, snapshot, unasked
 
 

@@ -2,8 +2,7 @@ import pytest
 
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset
-from ternmq_pipeline.planning import DataLost, QueueLoss
-from ternmq_pipeline.planning.data_loss import DataLossCheck, resume_offset
+from ternmq_pipeline.planning.data_loss import DataLossCheck, DataLost, QueueLoss, resume_offset
 from tests.support.planning import A0, A1, snapshot
 
 

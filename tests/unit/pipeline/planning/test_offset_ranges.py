@@ -3,7 +3,8 @@ import pytest
 from ternmq_model.errors import UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_pipeline.offsets import OffsetRange
-from ternmq_pipeline.planning import DataLost, offset_ranges, split
+from ternmq_pipeline.planning.data_loss import DataLost
+from ternmq_pipeline.planning.offset_ranges import offset_ranges, split
 from tests.support.planning import A0, A1, B0, offsets, snapshot
 
 

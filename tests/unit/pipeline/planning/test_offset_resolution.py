@@ -1,9 +1,9 @@
 import pytest
 
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.options import AtOffsets, AtTime, AtTimes, QueueEnd, TimeStrategy
-from ternmq_pipeline.planning import (
-    DataLost,
+from ternmq_pipeline.options.positions import AtOffsets, AtTime, AtTimes, QueueEnd, TimeStrategy
+from ternmq_pipeline.planning.data_loss import DataLost
+from ternmq_pipeline.planning.offset_resolution import (
     ending_offsets,
     refuse_backwards,
     starting_offsets,

@@ -4,7 +4,7 @@ from itertools import count
 import pytest
 
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.planning import check_partition_numbers, partition_number
+from ternmq_pipeline.planning.partition_numbers import check_partition_numbers, partition_number
 
 
 def test_partition_number_is_made_of_broker_name_and_queue_alone() -> None:

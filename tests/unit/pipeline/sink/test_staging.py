@@ -8,7 +8,7 @@ import pytest
 from ternmq_model.errors import IllegalMessage, UsageError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import TransactionState
-from ternmq_pipeline.options import WriteOptions
+from ternmq_pipeline.options.sink_options import WriteOptions
 from ternmq_pipeline.sink import staging
 from ternmq_pipeline.sink.columns import ColumnLayout
 from ternmq_pipeline.sink.commit_message import StagedPartition

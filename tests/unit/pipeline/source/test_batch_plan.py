@@ -9,8 +9,9 @@ pytest.importorskip("pyspark")
 
 from ternmq_model.errors import UsageError
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.options import ReadOptions, read_options
-from ternmq_pipeline.planning import DataLost, partition_number
+from ternmq_pipeline.options.source_options import ReadOptions, read_options
+from ternmq_pipeline.planning.data_loss import DataLost
+from ternmq_pipeline.planning.partition_numbers import partition_number
 from ternmq_pipeline.source import batch_plan
 from ternmq_pipeline.source.batch_plan import plan_batch
 from ternmq_pipeline.source.pushdown import PushedFilters

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import EqualTo, Filter, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.options import read_options
+from ternmq_pipeline.options.source_options import read_options
 from ternmq_pipeline.source.batch_reader import (
     PUSHDOWN_WORKER,
     BatchReader,

@@ -20,8 +20,8 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import Expression
 from ternmq_pipeline.offsets import OffsetRange
-from ternmq_pipeline.options import View
-from ternmq_pipeline.planning import partition_number
+from ternmq_pipeline.options.source_options import View
+from ternmq_pipeline.planning.partition_numbers import partition_number
 from ternmq_pipeline.source.pushdown import PushedFilters, push_filters
 
 A0, A1, B0 = (

@@ -1,7 +1,7 @@
 import pytest
 
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.options import View
+from ternmq_pipeline.options.source_options import View
 from ternmq_pipeline.source.schema import (
     KAFKA_COLUMNS,
     TERNMQ_COLUMNS,

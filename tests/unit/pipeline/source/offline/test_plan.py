@@ -9,7 +9,7 @@ from ternmq_model.errors import ConfigError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange
-from ternmq_pipeline.options import read_options
+from ternmq_pipeline.options.source_options import read_options
 from ternmq_pipeline.source.offline.plan import (
     check_offline,
     clipped,

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from ternmq_model.errors import MessageDamaged
-from ternmq_pipeline.options import read_options
+from ternmq_pipeline.options.source_options import read_options
 from ternmq_pipeline.source.batch_reader import batch_reader
 from ternmq_store.disk.filesystem import RealFileSystem
 from tests.support.records import batch_of, record

@@ -12,7 +12,7 @@ from ternmq_model.errors import Unreachable, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange, offsets_from_json, offsets_to_json
-from ternmq_pipeline.planning import DataLost
+from ternmq_pipeline.planning.data_loss import DataLost
 from ternmq_pipeline.source.streams.checkpoint_offsets import NEW
 from ternmq_pipeline.source.streams.micro_batch_stream import BatchLimit
 from tests.support.stream_table import RestingClock, Table, asked, opened, read_to_the_end

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StringType, StructField, StructType
 
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.options import read_options
+from ternmq_pipeline.options.source_options import read_options
 from ternmq_pipeline.source.streams.checkpoint_offsets import NEW
 from ternmq_pipeline.source.streams.micro_batch_stream import BatchLimit
 from ternmq_pipeline.source.streams.reader import (

@@ -11,7 +11,7 @@ from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import OffsetRange
-from ternmq_pipeline.options import read_options
+from ternmq_pipeline.options.source_options import read_options
 from ternmq_pipeline.planning.data_loss import DataLost
 from ternmq_pipeline.source.pushdown import RowFilter
 from ternmq_pipeline.source.tasks import fetcher

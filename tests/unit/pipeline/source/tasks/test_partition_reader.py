@@ -20,8 +20,10 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.offsets import OffsetRange
-from ternmq_pipeline.options import ReadOptions, Subscribe, read_options
-from ternmq_pipeline.planning import ClusterSnapshot, DataLost
+from ternmq_pipeline.options.source_options import ReadOptions, read_options
+from ternmq_pipeline.options.topics import Subscribe
+from ternmq_pipeline.planning.data_loss import DataLost
+from ternmq_pipeline.planning.snapshot import ClusterSnapshot
 from ternmq_pipeline.source.pushdown import ALL_ROWS, RowFilter
 from ternmq_pipeline.source.tasks import fetcher
 from ternmq_pipeline.source.tasks.fetcher import (

@@ -15,8 +15,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ternmq_pipeline.options import View
-from ternmq_pipeline.planning import partition_number
+from ternmq_pipeline.options.source_options import View
+from ternmq_pipeline.planning.partition_numbers import partition_number
 from ternmq_pipeline.source.tasks.projection import BatchProjection, tuples_of
 
 STORED = datetime(2026, 1, 2, 3, 4, 5, 6000, tzinfo=UTC)
