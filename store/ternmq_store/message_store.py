@@ -27,7 +27,7 @@ from ternmq_store.disk.fail_stop import FailStopFileSystem
 from ternmq_store.disk.filesystem import FileSystem, Lock
 from ternmq_store.disk.layout import abort_path
 from ternmq_store.disk.resource_exhaustion import is_exhausted, is_full
-from ternmq_store.dispatch.dispatch_request import BitMaps, dispatch_request_of
+from ternmq_store.dispatch.dispatch_request import BitMaps
 from ternmq_store.dispatch.log_dispatcher import DispatchResult
 from ternmq_store.dispatch.reservations import Reservations, store_time
 from ternmq_store.dispatch.topic_deletions import note_deletions
@@ -275,17 +275,13 @@ class MessageStore:
         if self._index is not None and keys is not None:
             self._index.expect(len(keys.rows))
         self._dispatcher.add(
-            dispatch_request_of(
-                batch,
-                rows_of,
-                start=start,
-                end=placement.end,
-                offsets=placement.physical_offsets,
-                queue_offsets=queue_offsets,
-                stored_at_ms=stored_at,
-                keys=keys,
-                bit_maps=self._dispatcher.bit_maps,
-            )
+            batch,
+            rows_of,
+            placement,
+            start=start,
+            queue_offsets=queue_offsets,
+            stored_at_ms=stored_at,
+            keys=keys,
         )
         self.statistics.put(batch, end=placement.end, begun_at_ms=begun_at)
         return AppendResult(placement.physical_offsets, queue_offsets, stored_at, placement.end)

@@ -64,35 +64,6 @@ class DispatchRequest(NamedTuple):
     """Index keys of the records; None = no index."""
 
 
-def dispatch_request_of(
-    batch: RecordBatch,
-    rows_of: Sequence[tuple[ConsumeQueue, Ints]],
-    *,
-    start: PhysicalOffset,
-    end: PhysicalOffset,
-    offsets: Ints,
-    queue_offsets: Ints,
-    stored_at_ms: int,
-    keys: KeyRows | None = None,
-    bit_maps: BitMaps | None = None,
-) -> DispatchRequest:
-    """Return the request of a batch appended from `start` to `end`.
-
-    The other arguments are those of `unit_runs`; `keys` are those of the batch.
-    """
-    times = np.full(len(batch), stored_at_ms, dtype=np.int64)
-    runs = unit_runs(
-        batch,
-        rows_of,
-        offsets=offsets,
-        queue_offsets=queue_offsets,
-        stored_at_ms=times,
-        bit_maps=bit_maps,
-    )
-    key_run = None if keys is None else KeyRun(keys, offsets, times)
-    return DispatchRequest(start, end, stored_at_ms, len(batch), runs, key_run)
-
-
 def unit_runs(
     batch: RecordBatch,
     rows_of: Sequence[tuple[ConsumeQueue, Ints]],
@@ -100,7 +71,7 @@ def unit_runs(
     offsets: Ints,
     queue_offsets: Ints,
     stored_at_ms: Ints,
-    bit_maps: BitMaps | None = None,
+    bit_maps: BitMaps | None,
 ) -> Sequence[UnitRun]:
     """Return the units of a batch.
 

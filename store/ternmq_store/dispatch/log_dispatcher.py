@@ -30,7 +30,7 @@ from ternmq_store.dispatch.dispatch_request import (
     unit_runs,
 )
 from ternmq_store.log.checksum_ranges import VerifyRange, check_bodies
-from ternmq_store.log.commit_log import CommitLog
+from ternmq_store.log.commit_log import CommitLog, Placement
 from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
@@ -130,11 +130,38 @@ class LogDispatcher:
         self.tells = True
         self.doubts = False
 
-    def add(self, request: DispatchRequest) -> None:
-        """Queue the request of an appended batch. Beyond the limit the request is dropped."""
-        if self._requested < REQUESTED_RECORDS_MAX:
-            self._requests.append(request)
-            self._requested += request.records + _REQUEST_RECORDS
+    def add(
+        self,
+        batch: RecordBatch,
+        rows_of: Sequence[tuple[ConsumeQueue, Ints]],
+        placement: Placement,
+        *,
+        start: PhysicalOffset,
+        queue_offsets: Ints,
+        stored_at_ms: int,
+        keys: KeyRows | None,
+    ) -> None:
+        """Queue the request of a batch that was just appended at `start`.
+
+        Beyond the limit of requests there is none: then the records are read from the log.
+        """
+        if self._requested >= REQUESTED_RECORDS_MAX:
+            return
+        count, offsets = len(batch), placement.physical_offsets
+        times = np.full(count, stored_at_ms, dtype=np.int64)
+        runs = unit_runs(
+            batch,
+            rows_of,
+            offsets=offsets,
+            queue_offsets=queue_offsets,
+            stored_at_ms=times,
+            bit_maps=self.bit_maps,
+        )
+        key_run = None if keys is None else KeyRun(keys, offsets, times)
+        self._requests.append(
+            DispatchRequest(start, placement.end, stored_at_ms, count, runs, key_run)
+        )
+        self._requested += count + _REQUEST_RECORDS
 
     def _forget_request(self) -> None:
         self._requested -= self._requests.popleft().records + _REQUEST_RECORDS
