@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.blocking_client import shared_loop_thread
-from ternmq_consumer import BlockingPullConsumer
+from ternmq_consumer.pull.blocking_pull_consumer import BlockingPullConsumer
 from ternmq_model.stored_message import StoredMessage
 from ternmq_pipeline.jobs.driver.spark_session import set_active_session
 
