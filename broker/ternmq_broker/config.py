@@ -23,7 +23,7 @@ from ternmq_store.config import FlushMode
 
 MIB: Final = 1 << 20
 FORMER_MASTER_ID: Final = 100
-"""Id under which a member whose own is 0 is registered while another is the master."""
+"""Registered id of a former master with id 0 while another member is the master."""
 
 BROKER_ID_MAX: Final = 1_000_000
 REPLICAS_MAX: Final = 32
@@ -51,14 +51,14 @@ class BrokerConfig:
     """
 
     cluster: str = "DefaultCluster"
-    """The cluster that the broker is registered in."""
+    """Cluster in which the broker is registered."""
 
     name: str = "broker-a"
-    """The broker's name: what queues belong to. A master and its slaves share one."""
+    """Name of the broker, to which its queues belong. A master and its slaves have the same."""
 
     broker_id: int = MASTER_ID
-    """0 = starts as the master; any other, unlike those of the other members: as its slave. A
-    promotion outlives restarts."""
+    """Id of the member, unique within the broker name: 0 = starts as the master, above 0 = starts
+    as a slave. A promotion outlives restarts."""
 
     role: BrokerRole = BrokerRole.ASYNC_MASTER
     """Role of the broker as master: `async_master` or `sync_master`. `slave` needs a `broker_id`
@@ -69,16 +69,16 @@ class BrokerConfig:
     confirmed; 0 = two for a `sync_master`, else one."""
 
     refuse_without_replicas: bool = False
-    """A `sync_master` with too few slaves refuses messages before they are stored. Off: it stores
-    them, and answers SLAVE_NOT_AVAILABLE."""
+    """Refusal of messages by a `sync_master` with too few slaves. Off: messages are stored and
+    answered with SLAVE_NOT_AVAILABLE."""
 
     slave_timeout_ms: int = 2_000
     """Limit on the wait of a send for slaves, and on the time without an acknowledgement after
     which sends no longer wait for a slave that is behind, ms."""
 
     force_master: bool = False
-    """Start as master though nobody confirms that there is no newer one. For once, by hand: two
-    masters of one name lose what one of them stored."""
+    """Start as master without a confirmation that no newer master exists. For one start by hand:
+    two masters of one name lose the messages of one of them."""
 
     data: Path = Path(".ternmq/broker")
     """Directory of messages, tables and offsets. One broker at a time may have it open."""
@@ -91,52 +91,52 @@ class BrokerConfig:
 
     advertised: tuple[str, ...] = ()
     """Addresses at which clients reach this broker, as `HOST:PORT`, best first. The host `*` = the
-    one through which a client reached the NameServer. Empty = worked out from `listen`."""
+    host through which a client reached the NameServer. Empty = derived from `listen`."""
 
     hostname: str = ""
     """Name of this machine, registered when the broker listens on every interface. Empty = the
     system's host name."""
 
     store_host: str = ""
-    """IP address that message ids carry. Empty = the advertised, listening or this machine's."""
+    """IP address in message ids. Empty = the advertised address, the listening one or that of this
+    machine."""
 
     nameservers: tuple[str, ...] = ("127.0.0.1:9876",)
-    """Every NameServer, as `HOST:PORT`. Empty = registered nowhere."""
+    """Addresses of all NameServers, as `HOST:PORT`. Empty = no registration."""
 
     flush_mode: FlushMode = FlushMode.SYNC
-    """`sync`: a send is answered when it is on disk. `async`: at once; a crash of the machine loses
-    the last half second."""
+    """Flush mode: with `sync` a send is answered when it is on disk, with `async` at once. With
+    `async` a crash of the machine loses the last half second."""
 
     region: str = "DefaultRegion"
     """Property MSG_REGION of every message."""
 
     draining: bool = False
-    """Producers' messages are refused with GO_AWAY, through which producers wait for the length of
-    a send; everything else goes on. `ternmq broker drain` sets it until the broker stops or changes
-    its role. Of a slave: no effect, also once it is promoted, until its process starts again as
-    the master."""
+    """Refusal of messages with GO_AWAY, for which producers wait up to the timeout of a send; other
+    requests are served. `ternmq broker drain` sets it until the broker stops or changes its role.
+    No effect on a slave, also after its promotion, until its process starts as the master."""
 
     trace: bool = True
     """Property TRACE_ON of every message."""
 
     store_replies: bool = True
-    """Replies to requests are stored in `<cluster>_REPLY_TOPIC` once they are passed on."""
+    """Storage of replies to requests in `<cluster>_REPLY_TOPIC` after they were forwarded."""
 
     trace_topic_enabled: bool = False
     """Creation of the topic RMQ_SYS_TRACE_TOPIC, to which clients with tracing send a trace of each
     message."""
 
     auto_create_topics: bool = True
-    """A send to an unknown topic creates it."""
+    """Creation of unknown topics by sends."""
 
     default_topic_queues: int = 8
-    """Queues of the template TBW102: the most that a topic created by a send gets."""
+    """Queues of the template TBW102: the limit for topics that sends create."""
 
     registration_interval_ms: int = 30_000
-    """Pause between two registrations when nothing changes; 10,000 to 60,000."""
+    """Pause between two registrations without a change, ms; 10,000 to 60,000."""
 
     offsets_interval_ms: int = 5_000
-    """Pause between two saves of consumer offsets: what a crash may set back."""
+    """Pause between two saves of consumer offsets, ms. A crash loses the commits of one pause."""
 
     clock_follow_ms: int = 600_000
     """Time for which a step of the machine's wall clock must hold before the broker follows it, ms.
@@ -144,108 +144,110 @@ class BrokerConfig:
     stop, no file is deleted by its age for this time."""
 
     unanswered_max_bytes: int = 64 * MIB
-    """Bytes of all streams, received and not yet answered: beyond it, streams are left unread, then
-    answered busy."""
+    """Limit on received and unanswered bytes of all send streams; beyond it, streams are not read,
+    and then answered with SYSTEM_BUSY."""
 
     stream_unanswered_max_bytes: int = 8 * MIB
-    """Bytes of one stream, received and not yet answered: beyond it, that stream is left unread,
-    then answered busy."""
+    """Limit on received and unanswered bytes of one send stream; beyond it, the stream is not read,
+    and then answered with SYSTEM_BUSY."""
 
     unread_max_ms: int = 200
-    """Time for which a stream may stay unread before its next batch is answered busy, ms."""
+    """Time without reads after which the next batch of a stream is answered with SYSTEM_BUSY,
+    ms."""
 
     pull_wait_max_ms: int = 30_000
-    """Longest time that a pull without messages is held."""
+    """Longest time for which a pull without messages is held, ms."""
 
     long_polling_enabled: bool = True
-    """A pull without messages is answered as soon as there is one for it. Off = short polling: it
-    is held for `short_polling_ms` at most, and looked after no sooner."""
+    """Long polling: a held pull is answered as soon as a message arrives. Off = short polling: it
+    is answered after `short_polling_ms`."""
 
     short_polling_ms: int = 1_000
-    """Short polling: how long a pull is held, and how often streams look for messages."""
+    """Time for which short polling holds a pull, and interval between reads of a pull stream,
+    ms."""
 
     scan_processes: int = 2
-    """Processes that read whole stretches of queues for data pipelines, as Arrow batches; who finds
-    all of them busy waits in turn. One that had nothing to do for a minute ends. Needs pyarrow.
-    0 = scans are refused, and pipelines pull."""
+    """Number of processes that read ranges of queues for data pipelines, as Arrow batches; further
+    scans wait in turn. A process ends after an idle minute. Needs pyarrow. 0 = scans are refused,
+    and pipelines pull."""
 
     scan_stall_ms: int = 60_000
-    """A scan whose reader takes nothing for so long ends, and its reader asks again. Until then
-    retention leaves the files alone that it needs, unless the disk is full."""
+    """Time after which a scan without progress of its reader ends, ms; the reader may scan again.
+    Until then retention does not delete the files of the scan, unless the disk is full."""
 
     slave_read_enabled: bool = True
-    """Slaves may be read from: when their master is gone, and by a group that is so far behind that
-    its messages are no longer in the master's memory (`broker_id_when_slow` of its settings). Off:
-    everybody reads from the master."""
+    """Reads from slaves: without a master, and by groups so far behind that their messages are no
+    longer in the memory of the master (`broker_id_when_slow` of the group). Off: all groups read
+    from the master."""
 
     slave_offset_check_enabled: bool = False
-    """A slave corrects an offset that lies outside a queue by what it has itself, as a master does.
-    Off: such a reader waits until its master answers, since a slave may not have everything yet."""
+    """Correction of offsets outside a queue by a slave, from its own messages. Off: such a reader
+    waits for the master, since a slave may lack messages."""
 
     property_filter_enabled: bool = True
-    """Consumers may filter by conditions on properties (SQL92). RocketMQ's default is off; here a
-    condition is bounded in what it costs, and other readers and senders get their turns."""
+    """Filters by conditions on properties (SQL92). RocketMQ's default is off; here the cost of a
+    condition is bounded, and evaluation yields to other requests."""
 
     retry_filter_enabled: bool = False
-    """A group's messages that come again are filtered once more, by what the group wants of their
-    original topic now. Off: each comes again, also when the subscription was changed meanwhile."""
+    """Filtering of retried messages by the present subscription of the group to their original
+    topic. Off: every message is retried, also after a change of the subscription."""
 
     filter_bit_maps_enabled: bool = False
-    """The broker evaluates every group's condition when a message is stored, and keeps a bit map of
-    who may want it, so that reads pass the others over without reading them. Needs
+    """Evaluation of the conditions of all groups when a message is stored. Its bit map of matching
+    groups lets reads skip other messages without reading them. Needs
     `store.consume_queue_ext_enabled`."""
 
     timer_enabled: bool = True
-    """Messages may ask for a time of delivery, up to 3 days ahead. Off = they are refused, and what
-    waits does so until it is on again."""
+    """Timed messages, up to 3 days ahead. Off = they are refused, and waiting ones stay until it is
+    on again."""
 
     timer_pending_max: int = 10_000_000
-    """Timed messages that may wait: each takes about 9 bytes of memory."""
+    """Limit on waiting timed messages; each takes about 9 bytes of memory."""
 
     memory_bytes: int = 0
-    """Memory for keeping the newest messages at hand: a group that is new begins at the first
-    message while that is likely to be in it. 0 = this machine's, or the container's."""
+    """Memory for the newest messages, bytes: a new group begins at the first message while that is
+    likely to be in memory. 0 = the memory of this machine, or of the container."""
 
     broken_session_ms: int = 10_000
-    """A client whose session broke is gone after this."""
+    """Time after which a client with a broken session is removed, ms."""
 
     silent_session_ms: int = 60_000
-    """A client that sends no heartbeat is gone after this."""
+    """Time after which a client without a heartbeat is removed, ms."""
 
     dots_in_names_allowed: bool = False
     """Creation of topics and groups with dots in their names, such as `orders.created`, which
     RocketMQ refuses. Off: existing ones stay usable."""
 
     same_subscriptions_required: bool = False
-    """Refuse a consumer that joins a group whose live members subscribe otherwise: to other topics,
-    with other filters, or in another message model. Off: members that differ are told of in their
-    logs and in `ternmq group describe`."""
+    """Refusal of consumers that subscribe differently from the live members of their group: to
+    other topics, with other filters, or in another message model. Off: logs of members and `ternmq
+    group describe` list the differences."""
 
     lock_lease_ms: int = 30_000
-    """A queue that an orderly consumer locked is free after this, unless the lock is renewed."""
+    """Lease of the lock of an orderly consumer on a queue, ms; the consumer renews it."""
 
     transactions_accepted: bool = True
     """Acceptance of half messages. Off: new ones are refused; open transactions can still end."""
 
     transactions_open_max: int = 1_000_000
-    """Open transactions; beyond it, half messages are refused as flow control. One takes about
-    400 bytes of memory."""
+    """Limit on open transactions; beyond it, half messages are refused with FLOW_CONTROL. A
+    transaction takes about 400 bytes of memory."""
 
     transaction_timeout_ms: int = 6_000
-    """Time until the producers of a half message without a time of its own are asked for its
-    transaction state, ms."""
+    """Time until the first check of a half message without its own immunity time, ms."""
 
     transaction_check_interval_ms: int = 30_000
-    """Pause between two questions."""
+    """Pause between two checks of a half message, ms."""
 
     transaction_checks_max: int = 15
-    """Questions; then the message is put into TRANS_CHECK_MAX_TIME_TOPIC and rolled back."""
+    """Limit on checks of a half message; then it is stored in TRANS_CHECK_MAX_TIME_TOPIC and rolled
+    back."""
 
     transaction_op_interval_ms: int = 3_000
     """Time for which op entries are gathered into one op message, ms."""
 
     transaction_op_bytes: int = 4_096
-    """Length at which an op message is written before that."""
+    """Length at which an op message is written before `transaction_op_interval_ms`, bytes."""
 
     def __post_init__(self) -> None:
         for setting, name, check in (
@@ -293,7 +295,9 @@ class BrokerConfig:
             if not least <= value <= most:
                 raise ConfigError(f"broker.{setting}", value, f"must be {least} to {most}")
         if not self.region or {"\x01", "\x02"} & set(self.region):
-            raise ConfigError("broker.region", self.region, "must not be empty or hold 0x01, 0x02")
+            raise ConfigError(
+                "broker.region", self.region, "must not be empty or contain 0x01 or 0x02"
+            )
         if self.store_host:
             self._check_store_host()
         if self.hostname and (not is_host(self.hostname) or is_unspecified(self.hostname)):
@@ -305,7 +309,7 @@ class BrokerConfig:
         if self.role is BrokerRole.SLAVE and self.broker_id == MASTER_ID:
             raise ConfigError("broker.role", self.role.value, "needs a broker_id above 0")
         if self.broker_id == FORMER_MASTER_ID:
-            rule = "is kept for a master that another took the place of"
+            rule = "is reserved for a former master"
             raise ConfigError("broker.broker_id", self.broker_id, rule)
         if self.in_sync_replicas > 1 and self.role is BrokerRole.ASYNC_MASTER:
             rule = "means something for a sync_master alone"
@@ -318,7 +322,7 @@ class BrokerConfig:
     def replicas_needed(self) -> int:
         """Number of members that must have stored a message when this one is the master.
 
-        For a `slave`, whose master told its own role, `replication.state` knows more.
+        A slave knows the number of its master from the replication record.
         """
         if self.role is BrokerRole.ASYNC_MASTER:
             return 1
@@ -363,7 +367,7 @@ class BrokerConfig:
 
     @property
     def own_name(self) -> str:
-        """A name or address of this machine, as far as the settings tell."""
+        """Name or address of this machine from the settings."""
         host = self.listen_address.host
         return self.hostname or socket.gethostname() if is_unspecified(host) else host
 

@@ -4,8 +4,8 @@
     state version 8 | version's time 8 | version's counter 8 | "crc:" 4 | CRC-32 4
     look behind 8 | zeros to 4096
 
-Integers are big-endian. What follows the counter is ours alone: the checksum is of the 56 bytes
-before it and the 8 behind it. RocketMQ ignores both, and leaves what is there when it writes the
+Integers are big-endian. The fields behind the counter are an extension: the checksum covers the 56
+bytes before it and the 8 behind it. RocketMQ ignores both, and leaves them when it writes the
 numbers. Source: RocketMQ `TimerCheckpoint`.
 """
 
@@ -26,13 +26,13 @@ _FILE_BYTES: Final = 4096
 class TimerCheckpoint(NamedTuple):
     """Progress of the delivery of timed messages, on disk.
 
-    Of the messages before `next_offset` of the wheel timer's queue, those are delivered, or
-    cancelled, that were due by `read_ms`; of those before `first_offset` all are.
+    All messages of the wheel timer's queue before `first_offset` are delivered or cancelled. So are
+    the messages before `next_offset` that were due by `read_ms`.
     """
 
     read_ms: int = 0
     timer_log_position: int = 0
-    """Flushed end of RocketMQ's timer log; 0 here, where there is none."""
+    """Flushed end of RocketMQ's timer log; 0 without one."""
 
     first_offset: int = 0
     next_offset: int = 0
@@ -40,21 +40,21 @@ class TimerCheckpoint(NamedTuple):
     changed_at_ms: int = 0
     changes: int = 0
     look_behind: int = 0
-    """1 more than the place in the log before which there is no delivery that the rest does not
-    tell of; 0 = not known."""
+    """One more than the log offset before which all deliveries are part of the progress; 0 = not
+    known."""
 
     def encode(self) -> bytes:
-        """Return the file."""
+        """Return the content of the file."""
         numbers, look = _FIELDS.pack(*self[:-1]), _LOOK.pack(self.look_behind)
         checksum = _CHECKSUM.pack(_MARK, zlib.crc32(numbers + look))
         return (numbers + checksum + look).ljust(_FILE_BYTES, b"\0")
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Return what a file holds.
+        """Return the checkpoint in the content of a file.
 
         Raises:
-            ValueError: It is too short, or a number in it cannot be.
+            ValueError: The content is too short, or a number is negative.
         """
         if len(data) < _FIELDS.size:
             raise ValueError(f"{len(data)} bytes are too few for a timer checkpoint")
@@ -66,19 +66,19 @@ class TimerCheckpoint(NamedTuple):
 
     @property
     def search_from(self) -> PhysicalOffset | None:
-        """Offset to look from, if nobody but us has delivered since."""
+        """Log offset from which deliveries are searched; None after deliveries by RocketMQ."""
         is_known = self.look_behind and not self.timer_log_position
         return PhysicalOffset(self.look_behind - 1) if is_known else None
 
     def adopted(self) -> Self:
-        """Return RocketMQ's progress, which is the same, without its timer log."""
+        """Return the progress of RocketMQ without its timer log."""
         return self._replace(
             timer_log_position=0, first_offset=self.begins_at, next_offset=self.known_end
         )
 
     @property
     def begins_at(self) -> int:
-        """The first message of the queue that may not be delivered.
+        """Offset of the first message of the queue that may be undelivered.
 
         RocketMQ keeps those before `first_offset` that still wait in its timer log, which is not
         read here: then it is the queue's first.
@@ -87,7 +87,7 @@ class TimerCheckpoint(NamedTuple):
 
     @property
     def known_end(self) -> int:
-        """Behind the last message of which `read_ms` says something."""
+        """Offset behind the last message that `read_ms` covers."""
         return self.first_offset if self.timer_log_position else self.next_offset
 
 

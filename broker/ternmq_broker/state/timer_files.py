@@ -1,8 +1,8 @@
-"""RocketMQ's wheel, which tells of timed messages as they were when this broker took them over.
+"""RocketMQ's wheel, with the timed messages from before this broker took over the directory.
 
-Nothing reads it here: what waits is found in its queue. Left where it is, it would let RocketMQ
-deliver again what was delivered meanwhile, and what was cancelled. `config/timermetrics` stays: it
-counts what waits for operators, and the store watches over that folder.
+This broker does not read the wheel: it finds waiting messages in their queue. RocketMQ would
+deliver messages of an old wheel again, including cancelled ones. `config/timermetrics` stays: it
+has counts for operators, and the store watches that folder.
 
 Source: RocketMQ `TimerMessageStore`.
 """
@@ -27,12 +27,12 @@ _WHEEL: Final = "timerwheel"
 class TimerFiles:
     """The files of RocketMQ's wheel and timer log. One call at a time.
 
-    Nothing is lost with them, so an error of theirs leaves the store as it is.
+    They hold no data of their own, so their errors do not stop the store.
 
     Args:
-        files: The file system; used in the blocking pool only.
-        blocking: That pool.
-        data: The data directory.
+        files: File system; used in the blocking pool only.
+        blocking: Runs calls on files.
+        data: Data directory.
     """
 
     def __init__(self, files: FileSystem, blocking: Blocking, data: Path) -> None:
@@ -40,18 +40,18 @@ class TimerFiles:
         self._blocking = blocking
 
     async def retire(self) -> None:
-        """Put RocketMQ's wheel out of its way, and remove the timer log that was left for it.
+        """Move RocketMQ's wheel away, and remove the timer log that was written for RocketMQ.
 
         Raises:
-            OSError: The disk refused; some of it may be left.
+            OSError: The disk refused; some files may remain.
         """
         await self._run(retire_wheel)
 
     async def leave(self, log: TimerLog) -> None:
-        """Leave RocketMQ a timer log, durably.
+        """Write a timer log for RocketMQ, durably.
 
         Raises:
-            OSError: The disk refused; RocketMQ finds the beginning of it, or none.
+            OSError: The disk refused; RocketMQ finds a part of the log, or none.
         """
         await self._run(write_timer_log, log)
 
@@ -64,16 +64,16 @@ class TimerFiles:
 
 
 def retired_folder(data: Path) -> Path:
-    """Return where the files of a wheel lie that counts no more; nobody reads them."""
+    """Return the folder of a retired wheel, which is never read."""
     return data / "timer.retired"
 
 
 def retire_wheel(files: FileSystem, data: Path) -> int:
-    """Put RocketMQ's wheel out of its way, durably; return how many files it had.
+    """Move RocketMQ's wheel away, durably; return the number of its files.
 
-    The wheel's own file goes last: a timer log without it is one that a stop in order left here,
-    and removed. A wheel that was retired is removed by the next call that finds none, or another.
-    A crash leaves some files, with which the next call goes on.
+    The file of the wheel moves last: a timer log without it was written by a clean stop of this
+    broker, and is removed. The next call without a wheel, or with another one, removes a retired
+    wheel. After a crash the next call continues.
 
     Raises:
         OSError: The disk failed. Some of the files may be moved.
@@ -84,7 +84,7 @@ def retire_wheel(files: FileSystem, data: Path) -> int:
     if not files.exists(data / _WHEEL):
         _remove(files, [*found, *retired])
         return 0
-    if files.exists(folder / _WHEEL):  # whole, so of an earlier time
+    if files.exists(folder / _WHEEL):  # complete, so it was retired earlier
         _remove(files, retired)
     for path in found:
         new = folder / path.relative_to(data)
@@ -102,7 +102,7 @@ def retire_wheel(files: FileSystem, data: Path) -> int:
 
 
 def _wheel_files(files: FileSystem, folder: Path) -> Sequence[Path]:
-    """Return the files of a timer log, then that of the wheel; those that there are."""
+    """Return the existing files of a timer log, then the file of the wheel."""
     log = [folder / LOG_FOLDER / name for name in files.files(folder / LOG_FOLDER)]
     return [*log, folder / _WHEEL] if files.exists(folder / _WHEEL) else log
 

@@ -1,8 +1,8 @@
-"""RocketMQ's timer log of what waits, as a stop in order leaves it (docs/formats/timer.md).
+"""RocketMQ's timer log of waiting messages, written by a clean stop (docs/formats/timer.md).
 
-RocketMQ walks its units at a start and makes its wheel of them: the last one tells it from which
-message of the queue to go on. With a timer log of all that waits it delivers that, and nothing that
-was delivered or cancelled here.
+RocketMQ reads the units at a start and builds its wheel from them; the last unit has the message of
+the queue at which it continues. With a timer log of all waiting messages, RocketMQ delivers them,
+and none that this broker has delivered or cancelled.
 
 Source: RocketMQ `TimerLog`, `TimerMessageStore.recover`, `reviseQueueOffset`, `dequeue`.
 """
@@ -18,7 +18,7 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.queues.units import Units
 
 TimerLog = NDArray[np.void]
-"""Units of the log, as structures."""
+"""Units of the timer log, as structures."""
 
 LOG_FOLDER: Final = "timerlog"
 
@@ -45,20 +45,20 @@ _CANCELS: Final = 4
 _SLOT_MS: Final = 1000
 _ROLL_MS: Final = 2 * 86_400_000
 _NEVER_READ_MS: Final = -_SLOT_MS
-"""From where RocketMQ begins to read to the second before, at which it never looks."""
+"""Delay from the start of RocketMQ's reads to the second before, which RocketMQ never reads."""
 
 
 def log_units(due_ms: Ints, cancels: Ints, units: Units, read_ms: int, *, last: Units) -> TimerLog:
-    """Return the timer log of what waits. Pure.
+    """Return the timer log of waiting messages. Pure.
 
     Args:
-        due_ms: Of the messages that wait, by queue offset.
-        cancels: 1 for each of them that cancels another, else 0.
-        units: Of these messages, in their queue.
-        read_ms: Where RocketMQ begins to read.
-        last: The unit of the newest message that was looked at, if that does not wait.
+        due_ms: Delivery times of the waiting messages, by queue offset.
+        cancels: 1 for each message that cancels another, else 0.
+        units: Units of these messages in their queue.
+        read_ms: Time at which RocketMQ begins to read.
+        last: Unit of the newest read message, if that does not wait.
     """
-    # A second's messages are read when it is over: so this is the one that RocketMQ files them by.
+    # RocketMQ reads the messages of a second after its end, and so files them under this second.
     delays_ms = np.maximum((due_ms - 1) // _SLOT_MS * _SLOT_MS - read_ms, 0)
     rolls = delays_ms >= _ROLL_MS
     delays_ms[rolls] = _ROLL_MS // 2
@@ -76,7 +76,7 @@ def log_units(due_ms: Ints, cancels: Ints, units: Units, read_ms: int, *, last: 
 
 
 def _previous(seconds: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where the unit before of the same second lies in the log; -1 for none."""
+    """Return the log position of the previous unit of the same second; -1 for none."""
     rows = np.arange(len(seconds))
     places = rows // _FILE_UNITS * _FILE_BYTES + rows % _FILE_UNITS * _UNIT.itemsize
     found = np.full(len(seconds), -1, dtype=np.int64)
@@ -87,9 +87,9 @@ def _previous(seconds: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def write_timer_log(files: FileSystem, data: Path, log: TimerLog) -> None:
-    """Leave a timer log, durably; there is none.
+    """Write a new timer log, durably.
 
-    Interrupted it leaves the log's beginning: RocketMQ goes on from its last unit.
+    An interrupted call leaves the beginning of the log, and RocketMQ continues at its last unit.
 
     Raises:
         OSError: The disk failed.

@@ -60,7 +60,7 @@ def test_dev_refuses_nameservers_it_would_not_use() -> None:
     ("words", "says"),
     [
         ("--role slave", "broker.role='slave': needs a broker_id above 0"),
-        ("--broker-id 100", "broker.broker_id=100: is kept for a master"),
+        ("--broker-id 100", "broker.broker_id=100: is reserved for a former master"),
         ("--broker-id -1", "broker.broker_id=-1"),
         ("--role sync --broker-id 1", "'sync' is not one of"),
     ],
