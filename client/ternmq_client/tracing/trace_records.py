@@ -8,7 +8,7 @@ separated by the byte 1:
     SubAfter       request id cost ok keys code time group
     EndTransaction time region group topic id tags keys store-host type transaction state from-check
 
-Times are Unix milliseconds, costs milliseconds, `ok` is true or false, what is not there is null.
+Times are Unix milliseconds, costs milliseconds, `ok` is true or false; a missing value is null.
 
 Source: RocketMQ `TraceDataEncoder`, `TraceConstants`.
 """
@@ -84,10 +84,10 @@ class MessageSent(_SentMessage):
     """Kind of the message."""
 
     offset_message_id: str
-    """Id that names broker and place."""
+    """Id of broker and physical offset."""
 
     is_success: bool
-    """True when it was stored as safely as asked."""
+    """True for the status SEND_OK."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class ConsumeBegan:
     """Name of the consumer group."""
 
     request_id: str
-    """Joins it with `ConsumeEnded`: the same for all messages of one call."""
+    """Id that `ConsumeEnded` has too: the same for all messages of one call."""
 
     message_id: str
     """Unique key of the message."""
@@ -121,13 +121,13 @@ class ConsumeEnded:
     """Record of a message whose listener call ended."""
 
     request_id: str
-    """Joins it with `ConsumeBegan`."""
+    """Id that `ConsumeBegan` has too."""
 
     message_id: str
     """Unique key of the message."""
 
     took_ms: int
-    """The call's time, divided by its messages."""
+    """Duration of the call divided by its messages, ms."""
 
     is_success: bool
     """True when the message is finished."""
@@ -136,7 +136,7 @@ class ConsumeEnded:
     """Keys of the message, separated by blanks; None without keys."""
 
     code: int
-    """0 success, 1 time out, 2 exception, 3 no answer, 4 to be tried again."""
+    """Outcome: 0 success, 1 time-out, 2 exception, 3 no answer, 4 retry."""
 
     at_ms: int
     """End of the call, Unix milliseconds."""
@@ -159,7 +159,7 @@ class TransactionEnded(_SentMessage):
     """COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW."""
 
     is_from_check: bool
-    """True when a broker had asked for it."""
+    """True when the end answers a broker's check."""
 
 
 TraceRecord = MessageSent | ConsumeBegan | ConsumeEnded | TransactionEnded
@@ -174,7 +174,7 @@ _KINDS: Final = {name: kind for kind, name in _NAMES.items()}
 
 
 def encode(record: TraceRecord) -> str:
-    """Return a record's text, its end included."""
+    """Return the text of a record, with its end."""
     values = [_NAMES[type(record)], *map(_text, astuple(record))]
     return FIELD_END.join(values) + RECORD_END
 
@@ -182,8 +182,8 @@ def encode(record: TraceRecord) -> str:
 def decode(text: str) -> Iterator[TraceRecord]:
     """Yield the records of a trace message's body.
 
-    A record that cannot be read, such as one of a kind that is not known, is passed over. One that
-    ends early, as older clients write them, has nothing (empty, 0, false) in the missing fields.
+    An unreadable record, such as one of an unknown kind, is skipped. A record that ends early, as
+    older clients write them, has empty, 0 or false in the missing fields.
     """
     for line in text.split(RECORD_END):
         name, *values = line.split(FIELD_END)
