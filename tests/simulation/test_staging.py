@@ -177,7 +177,9 @@ def test_staged_messages_roll_back_only_after_their_immunity(restarts: bool) -> 
                 assert (told.open, told.staged, told.expired) == (100, 100, 5)
                 await asyncio.sleep(12)
                 assert await staging.states(staged) == [ROLLED_BACK] * 100
-                with pytest.raises(EndFailed, match="rolled back already: the time") as failed:
+                with pytest.raises(
+                    EndFailed, match="rolled back already: its staging time"
+                ) as failed:
                     await staging.end(staged, COMMIT)
                 assert (failed.value.failures, failed.value.not_open) == (100, 100)
                 await staging.end(staged, ROLLBACK)

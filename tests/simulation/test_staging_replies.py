@@ -2,9 +2,9 @@
 
 import pytest
 
+from ternmq_broker.transactions.service import TransactionService
 from ternmq_model.errors import RefusedError
 from ternmq_model.message import Message
-from ternmq_model.transaction import TransactionState
 from ternmq_producer.staging import StagingProducer
 from tests.support.simulated_cluster import NAMESERVER, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
@@ -14,9 +14,10 @@ from tests.support.virtual_time import run_in_virtual_time
 def test_unknown_state_is_an_error_that_names_its_broker(
     state: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "ternmq_broker.transactions.service._STATES", {TransactionState.OPEN: state}
-    )
+    async def unknown(*_arguments: object) -> int:
+        return state
+
+    monkeypatch.setattr(TransactionService, "_state_of_open", unknown)
 
     async def main() -> None:
         async with simulated_cluster(brokers=("a",)) as cluster:
