@@ -59,11 +59,10 @@ class StoreConfig:
     """Settings of a store. The defaults are RocketMQ's."""
 
     commit_log_file_bytes: int = 1 << 30
-    """Size of one file of the commit log. A store that exists keeps the size it was made with."""
+    """Size of one file of the commit log. An existing store keeps its size."""
 
     consume_queue_file_units: int = 300_000
-    """Messages in one file of a consume queue, 20 bytes each. A store that exists keeps the size
-    that it was made with."""
+    """Messages in one file of a consume queue, 20 bytes each. An existing store keeps its count."""
 
     consume_queue_ext_enabled: bool = False
     """Extension files beside the consume queues. They hold tag code and store time of each message
@@ -85,11 +84,11 @@ class StoreConfig:
     messages stored meanwhile are found by no key."""
 
     index_slots: int = 5_000_000
-    """Chains in one file of the index, 4 bytes each, which are taken from the disk at once. Files
-    that exist keep their number."""
+    """Chains in one file of the index, 4 bytes each, which are allocated at once. Existing files
+    keep their number."""
 
     index_entries: int = 20_000_000
-    """Keys in one file of the index, one more than it holds, 20 bytes each. Files that exist keep
+    """Keys in one file of the index, one more than it holds, 20 bytes each. Existing files keep
     their number."""
 
     transient_pool_enabled: bool = False
@@ -141,10 +140,10 @@ class StoreConfig:
     """Deletion of the oldest files, expired or not, on a disk at `disk_force_percent`."""
 
     forced_reserved_hours: int = 4
-    """Age of its newest message at which a file of the log goes on a disk at `disk_force_percent`,
-    hours. A younger one goes only when the disk is at `disk_full_percent`, or when the log finds no
-    room for its next file. While the broker runs it cannot be changed, and `file_reserved_hours`
-    not be made less than it."""
+    """Age of its newest message at which a file of the log is deleted on a disk at
+    `disk_force_percent`, hours. A younger file is deleted only when the disk is at
+    `disk_full_percent`, or lacks space for the log's next file. A running broker cannot change the
+    setting, nor make `file_reserved_hours` less than it."""
 
     disk_clean_percent: int = 75
     """Use of the disk from which expired files are deleted at once, whatever the hour; 50 to 85,

@@ -116,10 +116,10 @@ DAMAGES: dict[str, tuple[Damage, str, str]] = {
         "log",
         "others have 65536",
     ),
-    "a unit tells of another place": (
+    "a unit points to another place": (
         lambda root: change(queue_file(root), 20 * 5, bytes(8)),
         "queue",
-        "unit 5 tells of",
+        "unit 5 points to",
     ),
     "a unit has another tag": (
         lambda root: change(queue_file(root), 20 * 5 + 12, b"\0\0\0\1"),
@@ -136,7 +136,7 @@ DAMAGES: dict[str, tuple[Damage, str, str]] = {
         "queue",
         "records have no unit, the first is 0",
     ),
-    "a unit tells of nothing": (
+    "a unit points to nothing": (
         lambda root: change(
             queue_file(root), 20 * 99, bytes((0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 1, 0)) + bytes(8)
         ),

@@ -118,7 +118,7 @@ def test_queue_whose_last_record_is_damaged_is_kept(root: Path) -> None:
     before = contents(root / "consumequeue")
     done = repair(root, "--queues", "--yes")
     assert done.exit_code == 0
-    assert "kept: queue 0 of Orders: its last unit tells of a damaged record" in done.stdout
+    assert "kept: queue 0 of Orders: its last unit points to a damaged record" in done.stdout
     assert (
         contents(root / "consumequeue").items()
         >= {name: data for name, data in before.items() if name.startswith("Orders/0/")}.items()

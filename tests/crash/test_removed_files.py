@@ -46,7 +46,7 @@ async def send_until_refused(nameserver: str, remove: Callable[[], None]) -> int
         await asyncio.sleep(2)  # a table counts once it has been seen
         remove()
         assert await eventually(is_refused)
-        with pytest.raises(TernError, match="somebody removed or replaced it"):
+        with pytest.raises(TernError, match="another program removed or replaced it"):
             await producer.send(Message(TOPIC, b"y"))
         return stored
 

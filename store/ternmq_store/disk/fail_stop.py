@@ -71,8 +71,8 @@ class FailStopFileSystem:
         """Record and return the loss of the file at `path` to another process."""
         error = FileLost(
             errno.ENOENT,
-            "somebody removed or replaced it while it was in use: copy what is still open before"
-            " this process ends, put it back, and start again (docs/operations.md)",
+            "another program removed or replaced it while it was in use: copy what is still open"
+            " before this process ends, put it back, and start again (docs/operations.md)",
             str(path),
         )
         self.fail(error)

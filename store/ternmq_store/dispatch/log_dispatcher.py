@@ -105,7 +105,7 @@ class LogDispatcher:
         check_at: Function that returns the verification of a log that may be damaged.
         quarantine: Damaged ranges of the log. A scan skips them.
         bit_maps: Function of the filter bit maps; None = no extension units.
-        tells: True = a scan adds its records to queues and index.
+        is_dispatching: True = a scan adds its records to queues and index.
         doubts: True = a scan checks trusted records too, since another store wrote them.
     """
 
@@ -127,7 +127,7 @@ class LogDispatcher:
         self.check_at: Callable[[PhysicalOffset], VerifyRange] = check_bodies
         self.quarantine = Quarantine()
         self.bit_maps: BitMaps | None = None
-        self.tells = True
+        self.is_dispatching = True
         self.doubts = False
 
     def add(
@@ -284,7 +284,7 @@ class LogDispatcher:
         if found.batch is not None:
             count = len(found.batch)
             stored_at_ms = int(found.batch.headers["stored_at_ms"][-1])
-            if self.tells:
+            if self.is_dispatching:
                 self._dispatch(found.batch, end, moved)
         if found.is_blank and file.end > limit:
             pass  # it covers what may not be passed yet

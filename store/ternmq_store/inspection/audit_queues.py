@@ -24,7 +24,7 @@ from ternmq_store.inspection.queue_inspection import (
 from ternmq_store.queues.unit_files import FileUnits
 from ternmq_store.queues.units import PADDING_SIZE, Unit, find_turned, turned_unit
 
-_IN_WRONG_ORDER: Final = "bytes in the wrong order: the verification mends"
+_IN_WRONG_ORDER: Final = "bytes in the wrong order: the verification repairs"
 
 _EXT_ADDRESS_MAX: Final = -(1 << 31) - 1
 """Greatest value of a tag code that is an address in the ext files."""
@@ -124,7 +124,7 @@ class QueueAudit:
             if turned_unit(Unit(PhysicalOffset(offset), size, code))[:2] == right:
                 text += f"has its {_IN_WRONG_ORDER} it"
             else:
-                text += f"tells of {size} bytes at {offset}, its record has"
+                text += f"points to {size} bytes at {offset}, its record has"
                 text += f" {header.total_bytes} at {found.offset}"
             yield problem("queue", file.path, at, text)
         elif code <= _EXT_ADDRESS_MAX:
@@ -174,9 +174,9 @@ class QueueAudit:
             is_stray &= (units["offset"] < start) | (units["offset"] >= stop)
         rows = is_stray.nonzero()[0]
         self.units += int((units["size"] != 0).sum())
-        what = "tell of a record that is not there"
+        what = "point to no record"
         if end is not None and len(rows) and int(units["offset"][rows[0]]) >= end:
-            what = "tell of a record behind the log's end"
+            what = "point behind the log's end"
         yield from self._problem(queue, found, rows, what)
 
     def _problem(

@@ -103,13 +103,15 @@ def choose_queues(files: FileSystem, root: Path, audit: StoreAudit, *, all_of: b
         if last is None:
             reason = "no good record of the log is its own"
         elif _is_bad(audit, last_unit(files, queue)):
-            reason = "its last unit tells of a damaged record, whose number would be given again"
+            reason = (
+                "its last unit points to a damaged record, whose offset would be assigned again"
+            )
         elif (queue.topic, queue.queue_id) not in ends and any(
             place.offset > last[1] for place in audit.bad
         ):
             reason = (
                 "its end is noted nowhere, and the log is damaged behind its last good record:"
-                " numbers could be given again"
+                " offsets could be assigned again"
             )
         else:
             removed.append((queue.topic, queue.queue_id))

@@ -431,7 +431,7 @@ class _Opening:
             if topic in self._dispatcher.dropped:
                 continue
             queue = self._queues.of(topic, queue_id)
-            reason = f"units tell of records that are gone; the next one is number {end}"
+            reason = f"units point to lost records; the next message is number {end}"
             at, path = queue.end * UNIT_BYTES, queue.files.folder
             self._findings.add(RecoveryAction.REPORTED, path, at, 0, reason)
             pad_to(queue, end)

@@ -98,9 +98,9 @@ class LogScan:
         goes_on = self._read(limit if serve_to is None else min(limit, serve_to), old_units)
         self.dispatched = (dispatcher.offset, dispatcher.stored_at_ms)
         if goes_on:
-            dispatcher.tells = False
+            dispatcher.is_dispatching = False
             self._read(limit, ())
-            dispatcher.tells = True
+            dispatcher.is_dispatching = True
         dispatcher.stopped_by, dispatcher.pads = None, True
 
     def _read(self, limit: PhysicalOffset, old_units: OldUnits) -> bool:
@@ -162,7 +162,7 @@ class LogScan:
     def _pass_over(self, end: PhysicalOffset, old_units: OldUnits) -> None:
         """Continue behind a damaged range, found now or before."""
         self._dispatcher.pads = True
-        if self._dispatcher.tells:
+        if self._dispatcher.is_dispatching:
             self._write_old_units(self._dispatcher.offset, end, old_units)
         self._dispatcher.offset = end
 

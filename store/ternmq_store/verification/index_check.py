@@ -85,7 +85,7 @@ class IndexCheck:
     """Open keys of the records before these; after `run`, those for the records behind. None = the
     position of the entries is unknown."""
 
-    mended: int = 0
+    repaired: int = 0
 
     def run(self) -> None:
         """Compare the entries and repair damaged ones.
@@ -199,7 +199,7 @@ class IndexCheck:
                 data = layout_bytes(right[own.start : own.stop], ENTRY).data
                 file.write(info.sizes.entry_at(first + own.start), data)
                 file.sync()
-            self.mended += len(own)
+            self.repaired += len(own)
 
 
 def has_record(source: LogSource, entry: Entries) -> bool:
@@ -226,7 +226,7 @@ class IndexWalk:
     """Expected values of the slots after the checked entries."""
 
     number: int = 1
-    mended: int = 0
+    repaired: int = 0
     is_over: bool = False
     checked_bytes: int = 0
 
@@ -242,14 +242,14 @@ class IndexWalk:
             self.is_over = True
             return
         with closing(file):
-            mended = self.mended
+            repaired = self.repaired
             end = self.info.header.next_number
             if self.number < end:
                 self._links(file, min(WALK_ENTRIES, end - self.number))
             self.is_over = self.number >= end
             if self.is_over and not self.info.free_entries:
                 self._compare_slots(file)
-            if self.mended > mended:
+            if self.repaired > repaired:
                 file.sync()
 
     def _links(self, file: File, count: int) -> None:
@@ -264,7 +264,7 @@ class IndexWalk:
                 entry = entries[row : row + 1].copy()
                 entry["previous"] = chained.previous[row]
                 file.write(sizes.entry_at(first + row), layout_bytes(entry, ENTRY).data)
-                self.mended += 1
+                self.repaired += 1
         self.slots[chained.slots] = chained.newest
         self.number += count
         self.checked_bytes = entries.nbytes
@@ -285,4 +285,4 @@ class IndexWalk:
                 if self._may_link(file, int(right[row])):
                     slot = layout_bytes(right[row : row + 1], SLOT).data
                     file.write(slot_at(first + row), slot)
-                    self.mended += 1
+                    self.repaired += 1

@@ -170,7 +170,7 @@ class Verification:
         if self.rounds and self.offset == 0:
             if now_ms - self._ended_monotonic_ms < ROUND_PAUSE_MS:
                 return None
-            logger.info("verification begins anew round=%d", self.rounds + 1)
+            logger.info("verification begins again round=%d", self.rounds + 1)
         source = self._reads.source()
         self.offset = max(self.offset, source.start)
         while (damaged_to := self._reads.quarantine.end_at(self.offset)) is not None:
@@ -222,8 +222,8 @@ class Verification:
     ) -> UnitsCheck | None:
         """Record the result of a task. Return the comparison of units for its records."""
         if isinstance(piece, IndexWalk):
-            self._note_entries(piece.mended, str(piece.info.path))
-            piece.mended = 0
+            self._note_entries(piece.repaired, str(piece.info.path))
+            piece.repaired = 0
             if error is not None:
                 logger.warning("index not verified file=%s error=%s", piece.info.path, error)
                 piece.is_over = True
@@ -266,10 +266,10 @@ class Verification:
             )
         return UnitsCheck(source=piece.source, batch=piece.batch, queues=queues, index=index)
 
-    def _note_entries(self, mended: int, where: str) -> None:
-        if mended:
-            self.entries_mended += mended
-            logger.warning("index entries were wrong count=%d near=%s", mended, where)
+    def _note_entries(self, repaired: int, where: str) -> None:
+        if repaired:
+            self.entries_mended += repaired
+            logger.warning("index entries were wrong count=%d near=%s", repaired, where)
 
     def units_done(self, check: UnitsCheck, error: OSError | None = None) -> None:
         """Mend what a comparison that has run found."""
@@ -279,7 +279,7 @@ class Verification:
             return
         if check.index is not None:
             self._open_keys = check.index.open
-            self._note_entries(check.index.mended, f"log {self.offset}")
+            self._note_entries(check.index.repaired, f"log {self.offset}")
         before = self._reads.repair.mended_units
         for queue, repairs in check.repairs:
             if self._queues.find(queue.topic, queue.queue_id) is queue:

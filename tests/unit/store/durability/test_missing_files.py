@@ -124,7 +124,7 @@ def test_missing_file_is_noticed_and_appends_are_refused(
     look(store)
     assert store.failure is not None
     assert (store.failure.errno, store.failure.filename) == (errno.ENOENT, str(path))
-    with pytest.raises(StoreFailed, match="somebody removed or replaced it"):
+    with pytest.raises(StoreFailed, match="another program removed or replaced it"):
         append(store, batch_of(record("A")))
     if "log" not in place:
         assert len(drain(store, "A", 0)) == 30
@@ -272,7 +272,7 @@ def test_disk_that_tells_nothing_of_one_file_hides_no_other(
         task.run()
         store.missing_files.done(task)
     assert not has_failed(store)
-    assert caplog.text.count("cannot be looked at") == 1
+    assert caplog.text.count("cannot be checked") == 1
     checkpoint_path(tmp_path).unlink()
     task = store.missing_files.check_due()
     task.places = (CheckedFile(tmp_path, untold, lambda: True), *task.places)

@@ -141,7 +141,7 @@ def test_queue_whose_last_record_is_damaged_is_kept() -> None:
     damage_last_record(files)
     found = choice(files, all_of=True)
     assert (*found.removed,) == (("A", 1), ("B", 0))
-    assert found.kept[0].reason.startswith("its last unit tells of a damaged record")
+    assert found.kept[0].reason.startswith("its last unit points to a damaged record")
 
 
 def test_queue_whose_end_is_unknown_is_kept_behind_damage() -> None:
