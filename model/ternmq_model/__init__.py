@@ -1,1 +1,1 @@
-"""The shared vocabulary: messages, records, routes, offsets, errors. Pure."""
+"""Shared vocabulary: messages, records, routes, offsets, errors. Pure."""

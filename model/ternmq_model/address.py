@@ -1,4 +1,4 @@
-"""Addresses of services, and the way from those that a broker registers to those to dial."""
+"""Addresses of services, and the resolution of registered addresses."""
 
 import re
 from collections.abc import Iterable
@@ -9,11 +9,11 @@ from typing import Final
 from ternmq_model.errors import ConfigError
 
 ANY_HOST: Final = "*"
-"""In a route: the host through which the reader reached the NameServer."""
+"""Host in a route that stands for the NameServer's host, as the reader reached it."""
 
 PORT_MAX: Final = 65_535
 HOST_CHARACTERS_MAX: Final = 253
-"""Longest host name that DNS allows."""
+"""Most characters of a host name in DNS."""
 
 _IPV6: Final = r"[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?"
 _HOST: Final = re.compile(rf"[A-Za-z0-9._-]+|{_IPV6}", re.ASCII)
@@ -24,7 +24,7 @@ _TEXT: Final = re.compile(
 
 @dataclass(frozen=True, order=True, slots=True)
 class Address:
-    """The address of a service. Host "*" in a route stands for the NameServer's host."""
+    """Address of a service. Host "*" in a route stands for the NameServer's host."""
 
     host: str
     """Name or IP address; IPv6 without brackets."""
@@ -37,7 +37,7 @@ class Address:
 
     @property
     def is_legal_endpoint(self) -> bool:
-        """A broker may tell it: "*", a host name or an IP address, and a port above 0."""
+        """True if a broker may register the address: "*", host name or IP address, and port > 0."""
         if not 0 < self.port <= PORT_MAX:
             return False
         if self.host == ANY_HOST:
@@ -46,14 +46,14 @@ class Address:
 
 
 def parse_address(text: str, *, setting: str) -> Address:
-    """Return the address that `text` tells as `host:port` or `[IPv6]:port`.
+    """Return the address in `text`: `host:port` or `[IPv6]:port`.
 
     Args:
-        text: What an operator wrote. Port 0 (any free one) is legal.
-        setting: Its name, for the error.
+        text: Text of a setting. Port 0 (any free one) is legal.
+        setting: Name of the setting, for the error.
 
     Raises:
-        ConfigError: It has another form, or the port is above 65,535.
+        ConfigError: `text` has another form, or the port is above 65,535.
     """
     match = _TEXT.fullmatch(text.strip())
     if match is None:
@@ -65,15 +65,15 @@ def parse_address(text: str, *, setting: str) -> Address:
 
 
 def listen_address(host: str, port: int, *, setting: str) -> Address:
-    """Return where to listen.
+    """Return the address to listen on.
 
     Args:
-        host: What an operator wrote: a name or an IP address, an IPv6 one with brackets or without.
-        port: 0 = any free one.
-        setting: The name of `host`, for the error.
+        host: Host name or IP address, IPv6 with or without brackets.
+        port: TCP port; 0 = any free one.
+        setting: Name of the setting of `host`, for the error.
 
     Raises:
-        ConfigError: `host` is neither.
+        ConfigError: `host` is neither a name nor an IP address.
     """
     plain = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not is_host(plain) or (plain != host and ":" not in plain):
@@ -82,7 +82,7 @@ def listen_address(host: str, port: int, *, setting: str) -> Address:
 
 
 def is_host(text: str) -> bool:
-    """Tell whether `text` is a host name or an IP address, without brackets."""
+    """Return whether `text` is a host name or an IP address without brackets."""
     if ":" in text:
         try:
             return bool(ip_address(text))
@@ -92,7 +92,7 @@ def is_host(text: str) -> bool:
 
 
 def is_unspecified(host: str) -> bool:
-    """Tell whether `host` is an IP address that stands for every interface: no one to dial."""
+    """Return whether `host` is an IP address for every interface, to which no client connects."""
     try:
         return ip_address(host).is_unspecified
     except ValueError:
@@ -100,7 +100,7 @@ def is_unspecified(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach what listens on `host`."""
+    """Return whether only this machine can reach a service on `host`."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -108,12 +108,11 @@ def is_loopback(host: str) -> bool:
 
 
 def resolve_addresses(endpoints: Iterable[Address], *, nameserver_host: str) -> tuple[Address, ...]:
-    """Return `endpoints` ready to be dialled, in their order, each once.
+    """Return the addresses to connect to, in their order, each once.
 
     Args:
-        endpoints: As the broker registered them.
-        nameserver_host: The host through which the NameServer that told them was reached; it takes
-            the place of "*".
+        endpoints: Registered addresses.
+        nameserver_host: Host of the NameServer, which replaces "*".
     """
     resolved = (
         Address(nameserver_host, endpoint.port) if endpoint.host == ANY_HOST else endpoint

@@ -1,7 +1,7 @@
-"""Arguments that cannot be meant, and what to write instead. Pure.
+"""Checks of arguments, with the rule that a wrong value breaks. Pure.
 
-Each `fault_of_…` returns the rule that a value breaks, or None. Callers that check types see most
-of these mistakes before the program runs; the others see them here, at the call.
+Each `fault_of_…` returns the broken rule or None. A type checker finds most of these mistakes
+before the program runs. These checks find them at the call.
 """
 
 import inspect
@@ -20,30 +20,32 @@ T = TypeVar("T")
 
 _SECONDS_MIN: Final = 100_000_000
 _SECONDS_MAX: Final = 100_000_000_000
-"""Seconds since 1970 from 1973 to 5138. As milliseconds they lie before March 1973."""
+"""Upper bound of numbers that are taken for Unix seconds: 1973 to 5138. As milliseconds they lie
+before March 1973."""
 
 _MICROSECONDS_MIN: Final = 1_000_000_000_000_000
-"""Microseconds since 1970 from 2001 on. As milliseconds they lie in the year 33658."""
+"""Lower bound of numbers that are taken for Unix microseconds, from 2001 on. As milliseconds they
+lie in the year 33658."""
 
 
 def is_kind(value: object, *kinds: type) -> bool:
-    """Tell whether `value` is of one of `kinds`, whatever type its caller's checker knows."""
+    """Return whether `value` is of one of `kinds`, for values with a narrower declared type."""
     return isinstance(value, kinds)
 
 
 def is_whole(value: object) -> bool:
-    """Tell whether `value` is a whole number, such as an `int` or numpy's, and no bool."""
+    """Return whether `value` is an integer, such as an `int` or numpy's, and no bool."""
     return value.__class__ is int or (not isinstance(value, bool) and isinstance(value, Integral))
 
 
 def is_async(function: object) -> bool:
-    """Tell whether a call of `function` is to be awaited: an `async def`, or an object with one."""
+    """Return whether a call of `function` must be awaited: an `async def`, or an object of one."""
     called = getattr(function, "__call__", None)  # noqa: B004 - an object whose call is `async def`
     return any(_is_so(inspect.iscoroutinefunction, each) for each in (function, called))
 
 
 def fault_of_time_ms(value: object) -> str | None:
-    """Return why `value` is no time in Unix milliseconds."""
+    """Return the rule that `value` breaks as a time in Unix milliseconds; None = it is one."""
     if isinstance(value, int) and _SECONDS_MAX <= value < _MICROSECONDS_MIN:
         return None
     if isinstance(value, datetime):
@@ -60,14 +62,14 @@ def fault_of_time_ms(value: object) -> str | None:
 
 
 def fault_of_span_ms(value: object) -> str | None:
-    """Return why `value` is no number of milliseconds."""
+    """Return the rule that `value` breaks as a number of milliseconds; None = it is one."""
     if isinstance(value, timedelta):
         return "must be milliseconds: write int(span.total_seconds() * 1000)"
     return None if is_whole(value) else "must be milliseconds, a whole number"
 
 
 def fault_of_seconds(value: object) -> str | None:
-    """Return why `value` is no number of seconds."""
+    """Return the rule that `value` breaks as a number of seconds; None = it is one."""
     if isinstance(value, timedelta):
         return "must be seconds: write span.total_seconds()"
     if isinstance(value, bool) or not isinstance(value, Real | Decimal):
@@ -76,7 +78,7 @@ def fault_of_seconds(value: object) -> str | None:
 
 
 def fault_of_function(value: object, parameters: int) -> str | None:
-    """Return why `value` cannot be called with so many positional arguments."""
+    """Return the rule that `value` breaks as a function of `parameters` positional arguments."""
     if inspect.isclass(value):
         return "is a class: give a function, or an instance that can be called"
     if inspect.isawaitable(value):
@@ -86,7 +88,8 @@ def fault_of_function(value: object, parameters: int) -> str | None:
     if any(_is_so(has, value) for has in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
         return "has a yield, so a call of it runs nothing: return an answer instead"
     try:
-        # What a decorator such as `mock.patch` wraps may take more: the decorator supplies it.
+        # A function wrapped by a decorator such as `mock.patch` may have more parameters, which the
+        # decorator supplies.
         signature = inspect.signature(value, follow_wrapped=False)
     except (ValueError, TypeError):  # some functions written in C, and mocks made after one
         return None
@@ -102,7 +105,7 @@ def check_time_ms(name: str, value: object) -> int:
     """Return `value` as Unix milliseconds.
 
     Raises:
-        UsageError: It is of another type, or in another unit.
+        UsageError: `value` has another type or another unit.
     """
     _refuse(name, value, fault_of_time_ms(value))
     return int(cast("int", value))
@@ -112,17 +115,17 @@ def check_seconds(name: str, value: object) -> float:
     """Return `value` as seconds.
 
     Raises:
-        UsageError: It is no finite number.
+        UsageError: `value` is no finite number.
     """
     _refuse(name, value, fault_of_seconds(value))
     return float(cast("float", value))
 
 
 def check_function(name: str, value: object, parameters: int, *, optional: bool = False) -> None:
-    """Refuse what is no function of so many positional arguments; nor None, where `optional`.
+    """Check that `value` is a function of `parameters` positional arguments, or None if `optional`.
 
     Raises:
-        UsageError: It is something else.
+        UsageError: `value` is something else.
     """
     if value is not None or not optional:
         _refuse(name, value, fault_of_function(value, parameters))
@@ -132,7 +135,7 @@ def check_interceptors(given: Iterable[T], *methods: str) -> tuple[T, ...]:
     """Return the interceptors in `given`, which may be an iterator: objects with `methods`.
 
     Raises:
-        UsageError: It is no collection, or one of them is a class or lacks a method.
+        UsageError: `given` is no collection, or an interceptor is a class or lacks a method.
     """
     if not is_kind(given, Iterable):
         raise UsageError(f"interceptors={given!r} must be a list of interceptors")
@@ -146,13 +149,13 @@ def check_interceptors(given: Iterable[T], *methods: str) -> tuple[T, ...]:
 
 
 def check_kinds(section: str, settings: Any) -> None:
-    """Refuse a dataclass of settings in which a number or a bool is of another type.
+    """Check the types of numbers and bools in a dataclass of settings.
 
-    Its type is that of the field's default. Numbers of other libraries become Python's. Other
-    settings are left to their class.
+    The expected type is that of the field's default. Numbers of other libraries become Python's.
+    The class checks its other settings.
 
     Raises:
-        ConfigError: The first such setting.
+        ConfigError: A setting has another type. The error names the first one.
     """
     for field in fields(settings):
         value: object = getattr(settings, field.name)
@@ -171,7 +174,7 @@ def check_kinds(section: str, settings: Any) -> None:
 
 
 def _is_so(tells: Callable[[object], bool], function: object) -> bool:
-    """Ask a function of `inspect`. A mock made after a function says so without having its code."""
+    """Return the result of a function of `inspect`. A mock of a function may have no code."""
     code = getattr(function, "__code__", None)
     return (code is None or isinstance(code, CodeType)) and tells(function)
 

@@ -9,19 +9,19 @@ Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 
 INT32_BYTES: Final = 4
-"""Length of each number of an int32 array on the wire."""
+"""Length of a number in an int32 array on the wire, bytes."""
 
 _INT32: Final = np.dtype("<i4")
 _INT64: Final = np.dtype("<i8")
 
 
 def read_int32s(data: bytes) -> "NDArray[np.int32]":
-    """Return the array in a field of the wire contract: int32, little-endian, back to back."""
+    """Return the array in a field of the wire contract: contiguous little-endian int32."""
     return np.frombuffer(data, dtype=_INT32)
 
 
 def read_int64s(data: bytes) -> Ints:
-    """Return the array in a field of the wire contract: int64, little-endian, back to back."""
+    """Return the array in a field of the wire contract: contiguous little-endian int64."""
     return np.frombuffer(data, dtype=_INT64)
 
 
@@ -36,9 +36,9 @@ def pack_int64s(values: ArrayLike) -> bytes:
 
 
 def layout_bytes(items: "NDArray[Any]", layout: "np.dtype[Any]") -> Bytes:
-    """Return the bytes of items as `layout` has them in a file, one item after the other.
+    """Return the bytes of contiguous items in the `layout` of a file.
 
-    The byte order of an array is a property of how it came about: numpy's `concatenate` and `where`
-    return numbers in the machine's own. So it is given here, where an array becomes bytes.
+    The byte order of an array depends on its origin: numpy's `concatenate` and `where` return
+    numbers in the machine's order. So this function sets the order of the bytes.
     """
     return np.ascontiguousarray(items, dtype=layout).view(np.uint8)

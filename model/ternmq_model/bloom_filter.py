@@ -1,8 +1,8 @@
-"""The bloom filter that tells, before a message is read, which consumers may want it. Pure.
+"""Bloom filter of the consumers whose filter a message may pass, tested before a read. Pure.
 
-Each consumer of a topic has a few bits of a short bit map; a message's bit map has the bits of all
-consumers whose filter it passes. Where one of a consumer's bits is missing the message is not for
-it; where all are there it may be.
+Each consumer of a topic has a few bits of a short bit map. A message's bit map has the bits of all
+consumers whose filter the message passes. If one of a consumer's bits is missing, the message does
+not match; if all bits are there, it may match.
 
 Source: RocketMQ `BloomFilter`, `BitsArray`.
 """
@@ -22,13 +22,13 @@ _BLOCK_BYTES: Final = 16
 
 @dataclass(frozen=True)
 class BloomFilter:
-    """The measures of a filter; RocketMQ's defaults give 3 bits of 112 for a consumer."""
+    """Sizes of a bloom filter. RocketMQ's defaults give 3 bits of 112 for a consumer."""
 
     error_percent: int = 20
     """Rate of false positives of a consumer, percent; 1 to 99."""
 
     consumers: int = 32
-    """With how many consumers it is no oftener; at least 1."""
+    """Number of consumers up to which that rate holds; at least 1."""
 
     @cached_property
     def hashes(self) -> int:
@@ -61,11 +61,11 @@ class BloomFilter:
         return bytes(data)
 
     def pack(self, bits: int) -> bytes:
-        """Return the bit map of a number whose lowest bit is the map's first."""
+        """Return the bit map of a number. Its lowest bit is the first one of the map."""
         return bits.to_bytes(self.bits // _BYTE_BITS, "little")
 
     def may_hold(self, bit_map: bytes, positions: Iterable[int]) -> bool:
-        """Tell whether all of these bits are set; a bit map of another length says nothing."""
+        """Return whether all of these bits are set; True for a bit map of another length."""
         return len(bit_map) != self.bits // _BYTE_BITS or all(
             bit_map[position // _BYTE_BITS] >> position % _BYTE_BITS & 1 for position in positions
         )

@@ -1,10 +1,10 @@
-"""Time as an argument: the protocols through which anything learns what time it is."""
+"""Time as an argument: protocols of clocks."""
 
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Reads time. Only `ternmq_runtime.clock` reads the system's."""
+    """Clock of a process. Only `ternmq_runtime.clock` reads the system's clock."""
 
     def monotonic_ms(self) -> int:
         """Milliseconds that never go back: for leases, timeouts and ages."""
@@ -16,8 +16,8 @@ class Clock(Protocol):
 
 
 class SystemTime(Clock, Protocol):
-    """A machine's own clock, from which a `Clock` that nobody can set is made."""
+    """Clock of a machine, from which a `Clock` without set-backs is derived."""
 
     def boot_ms(self) -> int:
-        """Milliseconds that never go back, and go on while the machine sleeps if it can tell."""
+        """Milliseconds that never go back and include a sleep of the machine, if supported."""
         ...

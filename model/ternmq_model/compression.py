@@ -1,6 +1,6 @@
-"""Compressed bodies: RocketMQ's three formats, and how `sysFlag` tells them apart.
+"""Compressed bodies in RocketMQ's three formats, and their bits in `sysFlag`.
 
-zlib is always there. LZ4 frames and Zstandard frames need the packages of the extra `compression`.
+zlib is always available. LZ4 and Zstandard frames need the packages of the extra `compression`.
 
 Source: RocketMQ `CompressionType`, `MessageSysFlag`, `ZlibCompressor`, `Lz4Compressor`,
 `ZstdCompressor`.
@@ -22,16 +22,16 @@ FLAG_COMPRESSED: Final = 0x1
 _TYPE_MASK: Final = 0x700
 _TYPES: Final[dict[Format, int]] = {"lz4": 0x100, "zstd": 0x200, "zlib": 0x300}
 _NAMES: Final[dict[int, Format]] = {0x000: "zlib", 0x100: "lz4", 0x200: "zstd", 0x300: "zlib"}
-"""RocketMQ 4 producers set no type: theirs is zlib."""
+"""Formats by their bits. Producers of RocketMQ 4 set no bits and use zlib."""
 
 DECOMPRESSED_BYTES_MAX: Final = BODY_BYTES_MAX
-"""Longest body that a compressed one may become: what could have been sent as it is. A few bytes
-can be made to become gigabytes; whoever finds more than this refuses the body."""
+"""Most bytes of a decompressed body: the limit of uncompressed bodies. A few bytes can expand to
+gigabytes, so a larger body is refused."""
 
 _WINDOW_BYTES_MAX: Final = 8 << 20
 FRAMES_MAX: Final = 64
-"""LZ4 or Zstandard frames of one body. Each costs a copy of what follows it; producers write a
-single one."""
+"""Most LZ4 or Zstandard frames of one body. Each frame costs a copy of the bytes behind it.
+Producers write one frame."""
 
 _LEVELS: Final[dict[Format, range]] = {
     "zlib": range(10),
@@ -42,15 +42,15 @@ LEVEL_DEFAULTS: Final[dict[Format, int]] = {"zlib": 5, "lz4": 0, "zstd": 3}
 
 
 class _TooManyFrames(Exception):
-    """A body has more frames than `FRAMES_MAX`."""
+    """Error for a body with more frames than `FRAMES_MAX`."""
 
 
 def check_format(name: str, level: int | None, *, setting: str) -> None:
-    """Refuse a compression that cannot be done here.
+    """Check that this process supports a compression.
 
     Raises:
-        ConfigError: There is no such format or level.
-        MissingPackage: Its package is not installed.
+        ConfigError: The format or level does not exist.
+        MissingPackage: The package of the format is not installed.
     """
     if name not in _LEVELS:
         raise ConfigError(setting, name, f"must be one of {', '.join(_LEVELS)}, or None")
@@ -65,12 +65,12 @@ def check_format(name: str, level: int | None, *, setting: str) -> None:
 
 
 def compress(body: bytes, name: Format, level: int) -> tuple[bytes, int]:
-    """Return `body` compressed, with the bits of `sysFlag` that say so; itself and 0 if longer.
+    """Return the compressed `body` with its bits of `sysFlag`; `body` and 0 if that is longer.
 
     Args:
-        body: Anything.
-        name: One of the formats, which `check_format` has let pass.
-        level: Of that format.
+        body: Bytes to compress.
+        name: Format that `check_format` has accepted.
+        level: Level of the format.
     """
     if name == "zlib":
         done = zlib.compress(body, level)
@@ -83,16 +83,16 @@ def compress(body: bytes, name: Format, level: int) -> tuple[bytes, int]:
 
 
 def decompress(body: bytes, sys_flag: int, *, at: PhysicalOffset) -> bytes:
-    """Return what `body` was before it was compressed; itself when it was not.
+    """Return the decompressed `body`; `body` itself if it is not compressed.
 
     Args:
-        body: As it is stored.
-        sys_flag: Of its record.
-        at: Where the record is, for the error.
+        body: Stored body.
+        sys_flag: `sysFlag` of the record.
+        at: Log offset of the record, for the error.
 
     Raises:
-        CorruptBody: It is not what its flags say, or would be longer than `DECOMPRESSED_BYTES_MAX`.
-        MissingPackage: Its format's package is not installed.
+        CorruptBody: The body does not fit its flags, or exceeds `DECOMPRESSED_BYTES_MAX`.
+        MissingPackage: The package of the format is not installed.
     """
     if not sys_flag & FLAG_COMPRESSED:
         return body

@@ -1,4 +1,4 @@
-"""The version of a broker's table.
+"""Version of a broker's table.
 
 Source: RocketMQ `DataVersion`.
 """
@@ -9,16 +9,16 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class DataVersion:
-    """The version of one table. Two are equal when every field is.
+    """Version of one table. Versions are equal if all fields are.
 
-    The newer of two is the greater: state version first, then counter, then time stamp.
+    A newer version is greater: state version first, then counter, then time stamp.
     """
 
     timestamp_ms: int
     """Unix milliseconds of the last change, or of the table's creation."""
 
     counter: int = 0
-    """Changes so far."""
+    """Number of changes."""
 
     state_version: int = 0
     """Raised when a broker changes its role."""
@@ -27,7 +27,7 @@ class DataVersion:
         """Return the version after one more change.
 
         Args:
-            now_ms: Wall clock. It may lie before `timestamp_ms`: the counter tells which is newer.
+            now_ms: Wall clock, Unix ms. It may lie before `timestamp_ms`; the counter decides.
         """
         return replace(self, timestamp_ms=now_ms, counter=self.counter + 1)
 

@@ -1,4 +1,4 @@
-"""The levels of delay, and the ticks of timed messages. Pure.
+"""Delay levels, and ticks of timed messages. Pure.
 
 Source: RocketMQ `MessageStoreConfig.messageDelayLevel`, `ScheduleMessageService`,
 `TimerMessageStore`.
@@ -18,54 +18,54 @@ from ternmq_model.properties import (
 )
 
 TICK_MS: Final = 100
-"""Timed messages are delivered at whole multiples of this."""
+"""Tick of timed messages, ms: they are delivered at its multiples."""
 
 DELAY_MS_MAX: Final = 3 * 24 * 3600 * 1000
-"""The furthest ahead that a message can be timed."""
+"""Longest time until the delivery of a timed message, ms."""
 
 _FOREIGN_TICK_MS: Final = 1000
 _LATER_MS_MAX: Final = 10_000
-"""By how much what was asked for may be later than what a record's properties say: RocketMQ rounds
-down, and a record may wait for room in the log when its time has been worked out."""
+"""Most by which the requested time may be later than the time in a record's properties, ms:
+RocketMQ rounds down, and a record may wait for space in the log after its time is computed."""
 
 CODES_BESIDE: Final = range(-_LATER_MS_MAX, _FOREIGN_TICK_MS + 1, TICK_MS)
-"""By how much a right code may differ from `wheel_code`: earlier versions let a delay run from when
-the message was received, or a second longer when it was laid anew."""
+"""Differences of valid codes from `wheel_code`: in earlier versions a delay began at the reception
+of a message, or was a second longer after a message was appended again."""
 
 EARLIEST_CODE: Final = -(-(1 << 32) // TICK_MS) * TICK_MS
-"""Times before 1970-02-20 would look like tag codes."""
+"""Lowest code of a time, 1970-02-20: lower ones look like tag codes."""
 
 _DUE_MS_MAX: Final = 1 << 56
 
 _DELAYS_S: Final[tuple[int, ...]] = (1, 5, 10, 30, *range(60, 660, 60), 1200, 1800, 3600, 7200)
 
 DELAY_LEVEL_MAX: Final = len(_DELAYS_S)
-"""Levels are 1 to 18: 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h."""
+"""Highest delay level: 1 to 18 are 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h."""
 
 
 def level_delay_ms(level: int) -> int:
-    """Return how long `level`, from 1 on, delays; above the highest it is that."""
+    """Return the delay of `level`, from 1 on, ms. A level above the highest counts as that."""
     return _DELAYS_S[min(level, DELAY_LEVEL_MAX) - 1] * 1000
 
 
 def tick_up(at_ms: int) -> int:
-    """Return the first tick that is not before `at_ms`."""
+    """Return the first tick at or after `at_ms`."""
     return -(-at_ms // TICK_MS) * TICK_MS
 
 
 def wheel_code(properties: Mapping[str, str], stored_at_ms: int) -> int | None:
-    """Return what a consume queue keeps of a timed message: its tick, and 1 more if it cancels.
+    """Return the code of a timed message in its consume queue: its tick, plus 1 if it cancels.
 
-    A delay runs from when the record was stored first. RocketMQ keeps the tag's code there, and
-    rounds the time down to its tick of a second; such a message is due at the time that was asked
-    for, as far as that can be told.
+    A delay begins at the first storing of the record. RocketMQ's queue has the tag's code instead,
+    and RocketMQ rounds the time down to its tick of a second; such a message is due at its
+    requested time, as far as the properties have it.
 
     Args:
-        properties: Of a record in the wheel timer's queue.
-        stored_at_ms: Its store time.
+        properties: Properties of a record in the wheel timer's queue.
+        stored_at_ms: Store time of the record, Unix ms.
 
     Returns:
-        More than any tag's code; None when the record says no time.
+        Code above all tag codes; None = the record has no time.
     """
     due_ms = _integer(properties.get(TIMER_DUE_MS))
     if due_ms is None or not EARLIEST_CODE <= due_ms < _DUE_MS_MAX:
@@ -84,14 +84,14 @@ def wheel_code(properties: Mapping[str, str], stored_at_ms: int) -> int | None:
 
 
 def cancel_key(topic: str, told: str) -> str:
-    """Return the name of a timed message that another one cancels: topic, `+`, unique key.
+    """Return the cancel key of a timed message: topic, `+`, unique key.
 
-    RocketMQ 5.3.3 keeps it in the cancelling message. Earlier versions of it and of this broker
-    keep and compare the unique key alone.
+    In RocketMQ 5.3.3 the cancelling message has this key. Earlier versions of RocketMQ and of this
+    broker use only the unique key.
 
     Args:
-        topic: Of both messages.
-        told: The unique key, with the topic before it or without.
+        topic: Topic of both messages.
+        told: Unique key, with or without the topic.
     """
     prefix = f"{topic}+"  # no topic has a plus in its name
     return told if told.startswith(prefix) else prefix + told

@@ -1,35 +1,34 @@
-"""Bounds of the numbers of epochs: one rule for NameServers, members and tools. Pure.
+"""Bounds of epochs, for NameServers, members and tools. Pure.
 
-A number that rises for good is a weapon: who makes up a high one ends every master below it. So
-what a stranger tells is taken only when restarts and promotions could have led to it. A NameServer
-has looked at what it tells, so every number that can be is believed of it.
-docs/adr/0017-numbers-of-epochs.md.
+An invented high epoch would end every master with a lower one. So an epoch from another process is
+accepted only if restarts and promotions could have led to it. A NameServer checks epochs itself, so
+every legal epoch from a NameServer is accepted. See docs/adr/0017-numbers-of-epochs.md.
 """
 
 from typing import Final
 
 EPOCH_STEP_MAX: Final = 10**9
-"""Most by which a number may exceed the highest that is known of the broker name: a thousand
+"""Most by which an epoch may exceed the highest known one of the broker name: a thousand
 promotions."""
 
 EPOCH_MAX: Final = (1 << 62) - 2 * EPOCH_STEP_MAX
-"""Highest number that is given, taken or kept. Older versions take up to 2^62: what a restart or a
-promotion makes of this one is still below that."""
+"""Highest legal epoch. Older versions accept up to 2^62, which is above the next epochs of this one
+after a restart or a promotion."""
 
 EPOCH_STORED_MAX: Final = (1 << 63) - 1
-"""Highest number that a file of an older version may hold."""
+"""Highest epoch in a file of an older version."""
 
 REPAIR_COMMAND: Final = "ternmq broker repair-epoch"
-"""The way back from a number that is made up."""
+"""Command that replaces an invented epoch."""
 
 
 def doubt_of(number: int, known: int = EPOCH_MAX) -> str:
-    """Return why a number is not taken; "" when it is.
+    """Return the reason against an epoch; "" = it is accepted.
 
     Args:
-        number: That somebody tells.
-        known: The highest number of the broker name that is known, 0 for none, where a stranger may
-            have told it. Of a NameServer every number is taken that can be.
+        number: Epoch from another process.
+        known: Highest known epoch of the broker name, 0 = none. For an epoch from a NameServer the
+            default, with which every legal epoch is accepted.
     """
     if number > EPOCH_MAX:
         reason = f"is above {EPOCH_MAX}, the highest that can be"

@@ -356,7 +356,7 @@ class RangeGone(StoreError):
 
 
 class StateDamaged(StoreError):
-    """State file of which every generation is damaged."""
+    """State file with damage in every generation."""
 
 
 class StateUnreadable(StoreError):

@@ -1,4 +1,4 @@
-"""Bounds of expressions and tags as text: their length, and the blanks around them. Pure.
+"""Length of expressions and tags, and the blanks around them. Pure.
 
 Source: RocketMQ `FilterAPI`, Java's `String.trim`.
 """
@@ -11,9 +11,8 @@ _JAVA_BLANKS: Final = "".join(map(chr, range(33)))
 
 
 def trimmed(text: str) -> str:
-    """Return `text` without the blanks around it that Java's `trim` removes.
+    """Return `text` without the surrounding blanks that Java's `trim` removes.
 
-    They are fewer characters than `str.strip` takes (U+00A0 and U+3000 stay), and others (control
-    characters go).
+    Unlike `str.strip`, it keeps U+00A0 and U+3000 and removes control characters.
     """
     return text.strip(_JAVA_BLANKS)

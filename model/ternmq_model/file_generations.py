@@ -1,10 +1,10 @@
-"""Generations of a small state file: replacing it, and reading the newest right one. Pure.
+"""Generations of a small state file: replacement, and reads of the newest valid one. Pure.
 
-Beside `topics.json` lie `topics.json.bak`, the generation before, and while a new one is written
-`topics.json.tmp`.
+`topics.json.bak` beside `topics.json` is the generation before. `topics.json.tmp` exists during a
+write.
 
-A file that is not there is missing. One whose bytes are wrong is damaged, and the generation before
-it stands for it. One that is there and cannot be read is neither: nobody knows what it holds.
+A file may be missing. A file with wrong bytes is damaged, and the generation before replaces it. A
+file that exists and cannot be read is neither missing nor damaged: its content is unknown.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,15 +20,15 @@ class StateFolder(Protocol):
     """Operations on the names in a folder of state files."""
 
     def exists(self, path: Path) -> bool:
-        """Return whether a file is there."""
+        """Return whether a file exists."""
         ...
 
     def rename(self, old: Path, new: Path) -> None:
-        """Rename a file, at once."""
+        """Rename a file atomically."""
         ...
 
     def sync_folder(self, folder: Path) -> None:
-        """Return when the names in `folder` survive a loss of power."""
+        """Sync `folder`, so that its names survive a power loss."""
         ...
 
 
@@ -56,35 +56,35 @@ def replace_generations(
 
     Args:
         folder: Operations on the folder of the file, which exists.
-        write: Writes all of the new generation to a path and syncs it.
-        path: The file.
+        write: Function that writes the new generation to a path and syncs it.
+        path: Path of the file.
         keep_previous: True = the generation before stays as `<name>.bak`.
-        in_both: Write the generation before anew as well, so that either can be taken. Each is
-            replaced in its place: the old file never becomes the generation before.
+        in_both: True = the generation before gets the new content too, so that either can be read.
+            Each file is replaced in place: the old file never becomes the generation before.
 
     Raises:
-        OSError: The disk refused; the generation before can still be read.
+        OSError: The write failed. The generation before can still be read.
     """
     draft, previous = draft_path(path), previous_path(path)
     for target in (path, previous) if in_both else (path,):
         write(draft)
         if keep_previous and not in_both and folder.exists(path):
-            # Between the two renames there is no main file; a reader takes the previous one.
+            # Between the two renames there is no main file. A reader uses the generation before.
             folder.rename(path, previous)
         folder.rename(draft, target)
         folder.sync_folder(path.parent)
 
 
 def read_state(read: Callable[[Path], bytes], path: Path) -> bytes | None:
-    """Return the bytes of a state file; None when it is missing.
+    """Return the bytes of a state file; None = it is missing.
 
     Args:
-        read: Returns the bytes of a file.
-        path: The file.
+        read: Function that returns the bytes of a file.
+        path: Path of the file.
 
     Raises:
-        StateUnreadable: It is there and cannot be read.
-        ValueError: As `read` does.
+        StateUnreadable: The file exists and cannot be read.
+        ValueError: `read` raised the error.
     """
     try:
         return read(path)
@@ -101,17 +101,18 @@ def newest_generation(
     *,
     on_older: Callable[[Path, str], None],
 ) -> T | None:
-    """Return what the newest right generation parses to; None when there is none at all.
+    """Return the parsed content of the newest valid generation; None = there is no file.
 
     Args:
-        read: Returns the bytes of a file.
-        generations: The file, then the generation before it.
-        parse: Raises ValueError, LookupError or TypeError for bytes that are no such file.
-        on_older: Told which older one is taken, and why.
+        read: Function that returns the bytes of a file.
+        generations: Path of the file, then that of the generation before.
+        parse: Function of the bytes. It raises ValueError, LookupError or TypeError for bytes of
+            another form.
+        on_older: Function that receives the path of the older generation in use, and the reason.
 
     Raises:
-        StateUnreadable: One that is needed is there and cannot be read.
-        StateDamaged: There are some, and none is right: what they held is not the same as nothing.
+        StateUnreadable: A needed file exists and cannot be read.
+        StateDamaged: All existing generations are damaged. The state is unknown, not empty.
     """
     reasons: list[str] = []
     for path in generations:

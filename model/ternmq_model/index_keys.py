@@ -1,8 +1,7 @@
-"""Finding a batch's keys in its properties, and hashing them for the index. Pure.
+"""Keys in the properties of a batch, and their hashes for the index. Pure.
 
-A message is found by its unique key and by each of its KEYS. What a key costs is a share of a few
-passes of numpy over the batch's properties, laid back to back; of a few records each is read by
-itself, which is sooner done:
+A message is found by its unique key and by each of its KEYS. A large batch needs a few passes of
+numpy over its contiguous properties. For a few records, reading each one alone is faster:
 
     padding 0x02 properties 0x02 properties 0x02 … 0x02 padding
 
@@ -41,10 +40,10 @@ assert len(_UNIQUE_PAIR) == _WORD_BYTES + 1
 
 _WIDTH: Final = 16
 _WIDTH_MAX: Final = 64
-"""Keys are hashed together in windows of 16, 32, 48 or 64 bytes; longer ones one by one."""
+"""Longest key that is hashed with others, in windows of 16, 32, 48 or 64 bytes."""
 
 _FEW_RECORDS: Final = 8
-"""Up to so many the passes cost more than reading each record's properties by itself."""
+"""Most records whose properties are read one by one, which is faster than the passes."""
 
 _HEAD: Final = bytes(_WIDTH_MAX - 1) + b"\x02"
 _TAIL: Final = b"\x02" + bytes(_WORD_BYTES)
@@ -61,16 +60,16 @@ _FALLING: Final = _POWERS[_WIDTH_MAX - 1 :: -1].copy()
 
 
 class KeyRows(NamedTuple):
-    """The keys of a batch, in the order in which they go into the index."""
+    """Keys of a batch, in their order in the index."""
 
     rows: Ints
-    """The record of each key; ascending."""
+    """Record of each key, ascending."""
     hashes: Hashes
-    """The hash that the index keeps of each; never negative."""
+    """Hash of each key in the index, at least 0."""
 
 
 def key_hash(topic: str, key: str) -> int:
-    """Return what the index keeps of a key: 31 bits of the Java hash of `topic#key`.
+    """Return the hash of a key in the index: 31 bits of the Java hash of `topic#key`.
 
     Source: RocketMQ `IndexFile.indexKeyHashMethod`.
     """
@@ -81,8 +80,8 @@ def key_hash(topic: str, key: str) -> int:
 def find_keys(batch: RecordBatch) -> KeyRows:
     """Return the keys of every record: its unique key, then each of its KEYS.
 
-    Keys are those that `decode_properties` tells. Records that roll a transaction back have none;
-    neither have those that are in none of the batch's queues.
+    The keys equal those of `decode_properties`. Records that roll a transaction back, and records
+    outside the batch's queues, have no keys.
     """
     return _keys_of_few(batch) if len(batch) <= _FEW_RECORDS else _keys_of_many(batch)
 
@@ -133,7 +132,7 @@ def _keys_of_many(batch: RecordBatch) -> KeyRows:
 
 
 def _join(batch: RecordBatch) -> tuple[bytes, Ints]:
-    """Return all properties with a 0x02 around each record's, and where each record's begin."""
+    """Return all properties, with a 0x02 around those of each record, and their begins."""
     data = batch.data
     ends = batch.starts + batch.sizes
     spans = zip(batch.properties.tolist(), ends.tolist(), strict=True)
@@ -162,7 +161,7 @@ def _tokens(buffer: Bytes, firsts: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _values(begins: Ints, ends: Ints, firsts: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return rows, begins and ends of the values that count: not empty, the last of its record."""
+    """Return rows, begins and ends of the values that count: the last non-empty one of a record."""
     filled = begins < ends
     if not filled.all():
         begins, ends = begins[filled], ends[filled]
@@ -177,7 +176,7 @@ def _values(begins: Ints, ends: Ints, firsts: Ints) -> tuple[Ints, Ints, Ints]:
 def _split(
     buffer: Bytes, rows: Ints, begins: Ints, ends: Ints, firsts: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Return the tokens between spaces; empty ones are none."""
+    """Return the non-empty tokens between blanks."""
     spaces = np.flatnonzero(buffer == _SPACE)
     value = np.searchsorted(begins, spaces, side="right") - 1
     spaces = spaces[(value >= 0) & (spaces < ends[value])]
@@ -236,7 +235,7 @@ def _hash(token: bytes) -> int:
 
 
 def _shifted(joined: bytes, prefixes: _Words, begins: Ints, ends: Ints) -> _Words:
-    """Return what the prefixes add to the hashes when some tokens are not ASCII."""
+    """Return the parts of the prefixes in the hashes, if some tokens are not ASCII."""
     counts = [
         end - begin if joined[begin:end].isascii() else len(_units(joined[begin:end]))
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)

@@ -1,16 +1,16 @@
-"""A checksum inside a JSON file, as its last member: file and checksum change in one step. Pure.
+"""Checksum inside a JSON file, as its last member, so that both change in one step. Pure.
 
     {
         "offsetTable": {},
         "crc32": "1c291ca3"
     }
 
-The checksum is the CRC-32 of all bytes before that member. RocketMQ, and TernMQ before there were
-checksums, ignore the member when they read. When they write, they leave it out or sort it before
-the others: then the file has no checksum (docs/formats/table-checksums.md).
+The checksum is the CRC-32 of all bytes before that member. RocketMQ and early versions of TernMQ
+ignore the member in a read. In a write they omit it or sort it before the others: the file then has
+no checksum (docs/formats/table-checksums.md).
 
-Source: RocketMQ `RemotingSerializable.fromJson`, which parses with fastjson's default features;
-`IgnoreNotMatch`, which passes over unknown members, is one of them.
+Source: RocketMQ `RemotingSerializable.fromJson`, which parses with fastjson's default features; one
+of them, `IgnoreNotMatch`, ignores unknown members.
 """
 
 import re
@@ -21,7 +21,7 @@ CHECKSUM_MEMBER: Final = "crc32"
 
 _LAST_MEMBER: Final = re.compile(rb',?\n\t"crc32": "([0-9a-f]{8})"\n\}\n\Z')
 _BYTES_MAX: Final = 32
-"""Most bytes of the last member and the object's end."""
+"""Most bytes of the last member and the end of the object."""
 
 
 def add_checksum(text: str) -> bytes:
@@ -33,10 +33,10 @@ def add_checksum(text: str) -> bytes:
 
 
 def verify_checksum(data: bytes) -> bool:
-    """Tell whether a JSON file has a checksum.
+    """Return whether a JSON file has a checksum.
 
     Raises:
-        ValueError: The checksum is of other bytes.
+        ValueError: The checksum does not match.
     """
     match = _LAST_MEMBER.search(data, max(0, len(data) - _BYTES_MAX))
     if match is None:
@@ -47,10 +47,10 @@ def verify_checksum(data: bytes) -> bool:
 
 
 def as_object(value: object, name: str) -> dict[str, Any]:
-    """Return `value`, an object with text keys.
+    """Return `value` after a check that it is an object with text keys.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: `value` is something else.
     """
     if not isinstance(value, dict):
         raise ValueError(f"{name} is {value!r}, not an object")

@@ -1,4 +1,4 @@
-"""Batches of records, decoded with numpy: what one pull of a queue brings."""
+"""Decoding of record batches with numpy, for pulls of a queue."""
 
 import zlib
 
@@ -29,16 +29,16 @@ def decode_records(
     *,
     check_crc: bool = True,
 ) -> list[StoredMessage]:
-    """Return the messages of one queue that lie back to back in `data`, in their order.
+    """Return the messages of the contiguous records in `data`, in their order.
 
     Args:
-        data: Kept by the messages.
-        sizes: Length of each record; they must add up to `data`.
-        queue: Where they were read.
-        check_crc: Verify the bodies' checksums (0.35 µs a KiB).
+        data: Records of one queue. The messages refer to it.
+        sizes: Length of each record. Their sum must be that of `data`.
+        queue: Queue of the messages.
+        check_crc: True = the checksums of the bodies are verified (0.35 µs a KiB).
 
     Raises:
-        CorruptRecord: A record is not what it should be. None of the batch is returned.
+        CorruptRecord: A record is corrupt. No message of the batch is returned.
     """
     if not len(sizes):
         return []
@@ -62,7 +62,7 @@ def decode_records(
             & (headers["body_bytes"] <= lengths - kind.itemsize - 4)
         ).all()
     ):
-        # Records of several layouts, or a broken one: one after the other, which says which.
+        # With several layouts, or a corrupt record, decode one by one to name the record.
         return _decode_each(data, starts, ends, queue, check_crc=check_crc)
     bodies: Ints = starts + kind.itemsize
     body_ends = bodies + headers["body_bytes"]

@@ -1,8 +1,8 @@
-"""Making and reading the two ids of a message.
+"""Ids of a message: unique key and offset message id.
 
-The unique key is given by the producer: address 4 or 16 bytes, process id 2, a constant of the
-process 4, milliseconds since the month began 4, a counter 2; in upper-case hex. The offset message
-id is given by the broker: store host (address, port 4) and physical offset 8.
+The producer creates the unique key: address 4 or 16 bytes, process id 2, a constant of the process
+4, milliseconds since the begin of the month 4, a counter 2; in upper-case hex. The broker creates
+the offset message id: store host (address, port 4) and physical offset 8.
 
 Source: RocketMQ `MessageClientIDSetter`, `MessageId`, `MessageDecoder.createMessageId`.
 """
@@ -20,12 +20,12 @@ _PORT: struct.Struct = struct.Struct(">i")
 
 
 class UniqueKeys:
-    """Makes the unique keys of one process, in any order of calls. One owner: a client.
+    """Generator of the unique keys of one client.
 
     Args:
         address: IPv4 or IPv6 address of the host, 4 or 16 bytes.
-        process_id: Of it the low 16 bits are used.
-        salt: Tells apart clients of one process; 32 bits of it are used.
+        process_id: Process id, of which the low 16 bits are used.
+        salt: Number that differs between clients of one process, of which 32 bits are used.
     """
 
     def __init__(self, *, address: bytes, process_id: int, salt: int) -> None:
@@ -43,7 +43,7 @@ class UniqueKeys:
         return len(self._fixed) + 12
 
     def next(self, now_ms: int) -> bytes:
-        """Return a new key, 32 hex digits (56 with IPv6). `now_ms` is wall time."""
+        """Return a new key, 32 hex digits (56 with IPv6), at wall time `now_ms`."""
         if now_ms != self._at_ms:
             self._at_ms = now_ms
             self._prefix = self._prefix_at(now_ms)
@@ -51,7 +51,7 @@ class UniqueKeys:
         return b"%s%04X" % (self._prefix, counter)
 
     def next_many(self, count: int, now_ms: int) -> list[bytes]:
-        """Return `count` new keys, at most 65,536: more in a millisecond would recur."""
+        """Return `count` new keys, at most 65,536: more keys in a millisecond would repeat."""
         self.next(now_ms)
         prefix = self._prefix
         first = self._counter
@@ -65,7 +65,7 @@ class UniqueKeys:
 
 
 def _month(now_ms: int) -> tuple[int, int]:
-    """Return when the month of `now_ms` began and will end, in local time."""
+    """Return the begin and end of the month of `now_ms` in local time, Unix ms."""
     began = datetime.fromtimestamp(now_ms / 1000).replace(
         day=1, hour=0, minute=0, second=0, microsecond=0
     )
@@ -79,10 +79,10 @@ def offset_message_id(store_host: bytes, offset: PhysicalOffset) -> str:
 
 
 def parse_offset_message_id(message_id: str) -> tuple[bytes, PhysicalOffset]:
-    """Return the store host bytes and physical offset that `message_id` names.
+    """Return the store host bytes and the physical offset in `message_id`.
 
     Raises:
-        UsageError: It is not 32 or 56 hex digits, or its offset is negative.
+        UsageError: The id has not 32 or 56 hex digits, or its offset is negative.
     """
     try:
         data = bytes.fromhex(message_id)
@@ -97,7 +97,7 @@ def parse_offset_message_id(message_id: str) -> tuple[bytes, PhysicalOffset]:
 
 
 def host_bytes(address: Address) -> bytes:
-    """Return `address` as a record keeps a host: 8 bytes for IPv4, 20 for IPv6.
+    """Return the bytes of a host in a record: 8 for IPv4, 20 for IPv6.
 
     Raises:
         ValueError: The host is a name, not a numeric address.

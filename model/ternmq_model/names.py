@@ -1,4 +1,4 @@
-"""Rules for names of topics and groups, and the names that have a meaning of their own.
+"""Rules for names of topics and groups, and reserved names.
 
 Source: RocketMQ `TopicValidator`, `Validators`, `MixAll`.
 """
@@ -11,21 +11,21 @@ from ternmq_model.arguments import is_kind
 from ternmq_model.errors import IllegalName
 
 TOPIC_BYTES_MAX: Final = 127
-"""Longest topic that a V1 record can hold: its length is a signed byte."""
+"""Most bytes of a topic in a V1 record, whose length of the topic is a signed byte."""
 
 GROUP_BYTES_MAX: Final = 120
 LONG_GROUP_BYTES_MAX: Final = 255
-"""Longest group in a store of RocketMQ up to 5.3. It is kept; no client can use it here."""
+"""Most bytes of a group in a store of RocketMQ up to 5.3. Clients of TernMQ cannot use it."""
 
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 
 LONG_TOPIC_BYTES_MAX: Final = 255
-"""Longest topic of a group's own: RocketMQ 5 allows groups so long and keeps messages of such a
-topic in V2 records. They are read; nothing is sent to them."""
+"""Most bytes of a retry or dead letter topic: RocketMQ 5 allows such long groups and stores the
+messages in V2 records. TernMQ reads them and sends none."""
 
 AUTO_CREATE_TOPIC: Final = "TBW102"
-"""The template whose settings a topic created by a send copies."""
+"""Topic whose settings are the template of topics that a send creates."""
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 WHEEL_TOPIC: Final = "rmq_sys_wheel_timer"
@@ -33,7 +33,7 @@ HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 CHECK_MAX_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 REPLY_SUFFIX: Final = "_REPLY_TOPIC"
-"""Behind a cluster's name: where replies to requests are sent."""
+"""Suffix of a cluster's topic of replies to requests."""
 
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
@@ -50,7 +50,7 @@ _SEND_FORBIDDEN: Final = frozenset(
     }
 )
 DEAD_LETTER_TOOLS: Final = "TOOLS_DEAD_LETTERS"
-"""The group whose offsets tell up to where dead letters are handled."""
+"""Group whose offsets mark the handled dead letters."""
 
 _SYSTEM_GROUPS: Final = frozenset(
     {
@@ -78,44 +78,44 @@ _SYSTEM_TOPICS: Final = _SEND_FORBIDDEN | {
     "CHECKPOINT_TOPIC",
 }
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-][%|a-zA-Z0-9._-]*", re.ASCII)
-"""A topic's name is a folder's: with a dot first it could be hidden, or lead out of the store."""
+"""Legal names. A topic is a folder: a leading dot could hide it or lead out of the store."""
 
 _ALLOWED: Final = "may have only letters (a-z, A-Z), digits and % | _ -"
 
 
 def check_topic(topic: str) -> str:
-    """Return `topic` when it is legal; one that is long may only be a group's own.
+    """Return `topic` if it is legal. Only retry and dead letter topics may exceed 127 bytes.
 
     Raises:
-        IllegalName: It is empty, too long, has other characters than `% | a-z A-Z 0-9 . _ -`, or
-            begins with a dot.
+        IllegalName: The name is empty, too long, begins with a dot, or has other characters than
+            `% | a-z A-Z 0-9 . _ -`.
     """
     is_of_group = is_kind(topic, str) and topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
     return _check("topic", topic, LONG_TOPIC_BYTES_MAX if is_of_group else TOPIC_BYTES_MAX)
 
 
 def check_group(group: str) -> str:
-    """Return `group` when it is legal.
+    """Return `group` if it is legal.
 
     Raises:
-        IllegalName: It is empty, too long, has other characters than `% | a-z A-Z 0-9 . _ -`, or
-            begins with a dot.
+        IllegalName: The name is empty, too long, begins with a dot, or has other characters than
+            `% | a-z A-Z 0-9 . _ -`.
     """
     return _check("group", group, GROUP_BYTES_MAX)
 
 
 def check_stored_group(group: str) -> str:
-    """Return `group` when a store may have it; it may be longer than one that is used.
+    """Return `group` if a store may have it. It may be longer than a group in use.
 
     Raises:
-        IllegalName: It is empty, too long, has other characters than `% | a-z A-Z 0-9 . _ -`, or
-            begins with a dot.
+        IllegalName: The name is empty, too long, begins with a dot, or has other characters than
+            `% | a-z A-Z 0-9 . _ -`.
     """
     return _check("group", group, LONG_GROUP_BYTES_MAX)
 
 
 def is_legal(check: Callable[[str], str], name: str) -> bool:
-    """Tell whether one of the checks above lets `name` pass."""
+    """Return whether `check` accepts `name`."""
     try:
         check(name)
     except IllegalName:
@@ -140,18 +140,18 @@ def _check(kind: str, name: str, bytes_max: int) -> str:
 
 
 def check_new_name(kind: str, name: str, *, allows_dots: bool) -> None:
-    """Let a legal name come into being at a broker.
+    """Check a legal name of a topic or group that a broker creates.
 
-    RocketMQ allows no dots. Names with dots that are there go on, whatever brokers are told later:
-    only whoever makes a topic or a group asks this.
+    RocketMQ allows no dots. Existing names with dots stay legal under any setting, since only the
+    creation of a topic or group makes this check.
 
     Args:
         kind: `topic` or `group`.
-        name: A legal one.
-        allows_dots: The broker's setting.
+        name: Legal name.
+        allows_dots: Setting of the broker.
 
     Raises:
-        IllegalName: It has a dot.
+        IllegalName: The name has a dot.
     """
     if "." in name and not allows_dots:
         rule = f"{_ALLOWED}; this broker takes no dots (broker.dots_in_names_allowed)"
@@ -159,37 +159,37 @@ def check_new_name(kind: str, name: str, *, allows_dots: bool) -> None:
 
 
 def is_system_topic(topic: str) -> bool:
-    """Tell whether the broker made `topic` for itself."""
+    """Return whether `topic` is a system topic."""
     return topic in _SYSTEM_TOPICS or topic.startswith(_SYSTEM_PREFIX)
 
 
 def is_system_group(group: str) -> bool:
-    """Tell whether `group` is the broker's own, or of tools that belong to it."""
+    """Return whether `group` belongs to the broker or its tools."""
     return group in _SYSTEM_GROUPS or group.startswith(_SYSTEM_GROUP_PREFIX)
 
 
 def topic_order(topic: str) -> tuple[int, str]:
-    """Return by what lists of topics are sorted: users' own, then groups', then the system's."""
+    """Return the sort key of topics: those of users, then of groups, then of the system."""
     if is_system_topic(topic):
         return 2, topic
     return int(topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))), topic
 
 
 def group_order(group: str) -> tuple[bool, str]:
-    """Return by what lists of groups are sorted: the system's come last."""
+    """Return the sort key of groups: those of the system come last."""
     return is_system_group(group), group
 
 
 def is_broker_group(group: str) -> bool:
-    """Tell whether a broker keeps its own progress under `group`: no client may move that."""
+    """Return whether `group` has the broker's own progress, which no client may change."""
     return group == "SCHEDULE_CONSUMER" or group.startswith(_SYSTEM_GROUP_PREFIX)
 
 
 def is_send_forbidden(topic: str) -> bool:
-    """Tell whether clients may not send to `topic`: the broker alone writes to it, or nobody."""
+    """Return whether clients may not send to `topic`: only the broker writes to it, or nothing."""
     return topic in _SEND_FORBIDDEN or topic.startswith(_SYSTEM_PREFIX)
 
 
 def is_read_forbidden(topic: str) -> bool:
-    """Tell whether clients may not read `topic`: what it holds is not decided yet."""
+    """Return whether clients may not read `topic`: its messages are not committed yet."""
     return topic in (HALF_TOPIC, OP_TOPIC)

@@ -1,4 +1,4 @@
-"""The three offsets of a store. Mixing them is the likeliest mistake, so each is a type.
+"""Offsets of a store. There are three, each with a type, so that a checker finds confusions.
 
 physical offset   byte in the commit log, counted over all its files
 logic offset      byte in a consume queue, counted over all its files: 20 × queue offset
@@ -19,10 +19,10 @@ UNIT_BYTES = 20
 
 
 def logic_offset(offset: QueueOffset) -> LogicOffset:
-    """Return where the unit of message `offset` begins."""
+    """Return the begin of the unit of message `offset`."""
     return LogicOffset(offset * UNIT_BYTES)
 
 
 def queue_offset(offset: LogicOffset) -> QueueOffset:
-    """Return which message the unit that holds byte `offset` belongs to."""
+    """Return the message whose unit has byte `offset`."""
     return QueueOffset(offset // UNIT_BYTES)

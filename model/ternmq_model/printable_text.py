@@ -1,8 +1,7 @@
-"""Texts made printable for terminals and logs: names and bodies come from whoever sends messages.
+"""Printable texts for terminals and logs, from names and bodies of any sender.
 
-A character that `is_printable` denies is shown as its escape: C0 and C1 controls, DEL, marks that
-turn the direction of a line, line and paragraph separators, lone surrogates, and unassigned
-characters.
+A character that is not printable is shown as its escape: C0 and C1 controls, DEL, marks of the
+writing direction, line and paragraph separators, lone surrogates, and unassigned characters.
 """
 
 import json
@@ -12,14 +11,14 @@ from typing import Final
 from unicodedata import category
 
 _JOINERS: Final = "\u00ad\u200c\u200d"
-"""The soft hyphen, and what parts and joins letters of Persian or Hindi and emoji of a family."""
+"""Soft hyphen, and the joiners of Persian and Hindi letters and of emoji."""
 
 _REMEMBERED: Final = 1 << 16
-"""Characters below are looked up once: 64 Ki entries are 9 MB, of 17 times as many characters."""
+"""Number of characters whose escapes are cached: 64 Ki entries take 9 MB."""
 
 
 def is_printable(character: str) -> bool:
-    """Tell whether a terminal gets a character as it is: it is printable, a blank, or a joiner."""
+    """Return whether a terminal gets a character unchanged: printable, a blank or a joiner."""
     return character.isprintable() or character in _JOINERS or category(character) == "Zs"
 
 
@@ -27,8 +26,8 @@ def printable(text: str, *, keep: str = "") -> str:
     r"""Return `text` with an escape such as `\x1b` or `\u202e` for each character not shown.
 
     Args:
-        text: Anything.
-        keep: Characters that stay as they are: where the text may have several lines, a line feed.
+        text: Any text.
+        keep: Characters that stay unchanged, such as a line feed in a text of several lines.
     """
     return text if text.isprintable() else text.translate(_escapes(_python_escape, keep))
 
@@ -43,7 +42,7 @@ def printable_json(
 ) -> str:
     r"""Return `value` as JSON that a terminal can show: characters not shown are `\uXXXX`.
 
-    It means the same to a parser. The arguments are those of `json.dumps`.
+    A parser reads the original value. The arguments are those of `json.dumps`.
     """
     text = json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, default=default
@@ -60,7 +59,7 @@ def _json_escape(character: str) -> str:
 
 
 class _Escapes(dict[int, str]):
-    """The table of `str.translate`: a character's escape, filled on first use."""
+    """Table of escapes for `str.translate`, filled on first use."""
 
     def __init__(self, escape: Callable[[str], str], keep: str) -> None:
         super().__init__((ord(one), one) for one in keep)

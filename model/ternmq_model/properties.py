@@ -1,6 +1,8 @@
-"""A message's properties: their names, their bytes, and the tag's code.
+"""Properties of a message: their names, their bytes, and the tag code.
 
-On disk: key 0x01 value 0x02, again and again. Source: RocketMQ `MessageConst`, `MessageDecoder`.
+The form on disk is a sequence of key, 0x01, value, 0x02.
+
+Source: RocketMQ `MessageConst`, `MessageDecoder`.
 """
 
 from collections.abc import Mapping
@@ -36,19 +38,21 @@ TIMER_CANCEL: Final = "TIMER_DEL_UNIQKEY"
 TIMER_DUE_MS: Final = "TIMER_OUT_MS"
 TIMER_ROLLS: Final = "TIMER_ROLL_TIMES"
 TIMER_ENQUEUED_MS: Final = "TIMER_ENQUEUE_MS"
-"""RocketMQ's wheel had the record."""
+"""Property of a record that was in RocketMQ's timer wheel."""
 
 TRANSACTION_ID: Final = "__transactionId__"
 CHECK_IMMUNITY_S: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 IMMUNITY_S_MAX: Final = 1 << 31
 STAGED_FOR: Final = "TERNMQ_STAGED_FOR"
-"""On half messages of a sink: `query/batch`, whose end is decided for all of them at once. Nobody
-is asked about such a half message: when its immunity is over, it is rolled back. Ours alone."""
+"""Property of a sink's half messages: `query/batch`, the unit of commit or rollback. The broker
+asks no producer about such a half message, and rolls it back at the end of its immunity. RocketMQ
+has no such property."""
 
 STAGED_FOR_MAX: Final = 200
 
 SOURCE: Final = "TERNMQ_SOURCE"
-"""On what a broker has stored again: the physical offset of the record that it was. Ours alone."""
+"""Property of a record that a broker stored again: physical offset of the original record. RocketMQ
+has no such property."""
 
 CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
@@ -76,7 +80,7 @@ RESERVED: Final = frozenset(
         "TIMER_DELAY_LEVEL", STAGED_FOR, SOURCE,
     }
 )  # fmt: skip
-"""Names with a meaning of their own, which a user property may not take."""
+"""Reserved names, which are illegal for user properties."""
 
 
 BROKERS_OWN: Final = frozenset(
@@ -87,10 +91,10 @@ BROKERS_OWN: Final = frozenset(
         "POP_CK_OFFSET",
     }
 )  # fmt: skip
-"""Names that a broker alone writes, for itself to read: no client may send them."""
+"""Names that only a broker writes and reads. No client may send them."""
 
 HIDDEN: Final = (CRC32, SOURCE)
-"""Properties of no use to readers of a message, and gone when it is stored again."""
+"""Properties without a use for readers. They are dropped when a message is stored again."""
 
 ROUTING: Final = frozenset(
     {
@@ -99,20 +103,20 @@ ROUTING: Final = frozenset(
         RECONSUME_TIME, STAGED_FOR, SOURCE,
     }
 )  # fmt: skip
-"""Names with which a record may have to lie somewhere else before it comes into its own queue, or
-in another form: clients that do not know `SOURCE` send it on with what they have read."""
+"""Names of properties by which a broker may store a record first in another queue or form. Clients
+that do not know `SOURCE` pass it on with other properties that they have read."""
 
 
 TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
-"""Begins names that a client keeps for itself: they are never stored."""
+"""Prefix of a client's own properties, which are never stored."""
 
 
 def check_property(name: object, value: object) -> None:
-    """Refuse a pair that could not be read back as it was written.
+    """Check that a pair can be stored and read.
 
     Raises:
-        IllegalMessage: Name or value is no text, is empty or holds 0x01 or 0x02, or the name begins
-            as those do that are never stored.
+        IllegalMessage: Name or value is no text, is empty or contains 0x01 or 0x02, or the name has
+            the prefix of properties that are never stored.
     """
     if not isinstance(name, str) or not isinstance(value, str):
         raise IllegalMessage(f"property {name!r}={value!r}: both must be strings")
@@ -125,7 +129,7 @@ def check_property(name: object, value: object) -> None:
 
 
 def is_staged_for(text: str) -> bool:
-    """Tell whether `text` may be the value of STAGED_FOR: what has no blank in it, and is short."""
+    """Return whether `text` is a legal value of STAGED_FOR: short and without blanks."""
     return (
         0 < len(text) <= STAGED_FOR_MAX
         and text.isascii()
@@ -135,12 +139,12 @@ def is_staged_for(text: str) -> bool:
 
 
 def check_tag(tag: str) -> None:
-    """Refuse a tag that no subscription can name.
+    """Check that a subscription can name a tag.
 
     Raises:
-        IllegalMessage: As for any property, and when it is longer than an expression, holds `||`,
-            which separates tags in a subscription, or has blanks around it, which `trimmed`
-            removes there.
+        IllegalMessage: The tag is illegal as a property, is longer than an expression, contains
+            `||`, the separator of tags in a subscription, or has surrounding blanks, which
+            `trimmed` removes there.
     """
     check_property("tags", tag)
     if len(tag) > EXPRESSION_CHARACTERS_MAX:
@@ -154,15 +158,15 @@ def check_tag(tag: str) -> None:
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     """Return the bytes of checked `properties`, in their order."""
-    # By `+`: a format takes an enum's member, which is a `str` too, for its name.
+    # `+` in place of a format, which would write the name of an enum member that is a `str`.
     return "".join([name + "\x01" + value + "\x02" for name, value in properties.items()]).encode()
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
-    """Return the pairs in `data`, as RocketMQ reads them.
+    """Return the pairs in `data` by RocketMQ's rules.
 
     A pair without name or value is dropped, a missing last separator is accepted, and a value may
-    hold 0x01. Bytes that are not UTF-8 are replaced.
+    contain 0x01. Bytes that are no UTF-8 are replaced.
     """
     properties: dict[str, str] = {}
     for pair in data.decode("utf-8", "replace").split(_PAIR_END):
@@ -173,7 +177,7 @@ def decode_properties(data: bytes) -> dict[str, str]:
 
 
 def decode_visible(data: bytes) -> dict[str, str]:
-    """Return the pairs in `data` but `HIDDEN`: what readers see, and filters."""
+    """Return the pairs in `data` without `HIDDEN`, for readers and filters."""
     properties = decode_properties(data)
     for hidden in HIDDEN:
         properties.pop(hidden, None)
@@ -184,8 +188,8 @@ def java_hash(text: str, *, after: int = 0) -> int:
     """Return Java's `String.hashCode` of `text`: over UTF-16 code units, in 32 signed bits.
 
     Args:
-        text: The text, or with `after` only its end.
-        after: The hash of what comes before.
+        text: Text, or its end if `after` is given.
+        after: Hash of the text before.
     """
     code = after
     if text.isascii():
@@ -200,5 +204,5 @@ def java_hash(text: str, *, after: int = 0) -> int:
 
 
 def tag_code(tag: str) -> int:
-    """Return what a consume queue keeps of a tag: its Java hash; 0 for none."""
+    """Return the tag code in a consume queue: the Java hash of the tag; 0 = no tag."""
     return java_hash(tag) if tag else 0

@@ -1,10 +1,10 @@
-"""The name of one queue."""
+"""Name of a queue."""
 
 from typing import NamedTuple
 
 
 class MessageQueue(NamedTuple):
-    """One queue of one topic on one broker. Sorts by topic, then broker name, then queue id."""
+    """Queue of a topic on a broker. The order is topic, broker name, queue id."""
 
     topic: str
     """Name of the topic."""

@@ -1,4 +1,4 @@
-"""RocketMQ's response codes, as typed statuses carry them.
+"""RocketMQ's response codes, in typed statuses.
 
 Source: RocketMQ `ResponseCode`, `RemotingSysResponseCode`.
 """
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class ResponseCode(IntEnum):
-    """The outcome of a request. Codes a peer of a later version adds are kept as plain ints."""
+    """Outcome of a request. Codes of later versions stay plain ints."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -51,7 +51,7 @@ STORED_CODES = frozenset(
         ResponseCode.FLUSH_SLAVE_TIMEOUT,
     }
 )
-"""The message lies in the log; with another code than SUCCESS it is less safe than was asked."""
+"""Codes of stored messages. Codes other than SUCCESS mean less safety than requested."""
 
 RETRYABLE_CODES = frozenset(
     {
@@ -66,7 +66,7 @@ RETRYABLE_CODES = frozenset(
         ResponseCode.GO_AWAY,
     }
 )
-"""Refusals that another broker, or the same one later, may not repeat.
+"""Codes of refusals after which another broker, or a later attempt, may succeed.
 
 Source: RocketMQ `DefaultMQProducer.retryResponseCodes`, and FLOW_CONTROL.
 """
@@ -93,5 +93,5 @@ CALLERS_CODES = frozenset(
         ResponseCode.ILLEGAL_OPERATION,
     }
 )
-"""Refusals of something that the caller asked for and should not have: a topic, a queue, a value,
-a message, a permission. All others are the service's own trouble."""
+"""Codes of refusals that the caller caused by a topic, a queue, a value, a message or a permission.
+All other codes mean a problem of the service."""

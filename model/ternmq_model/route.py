@@ -1,4 +1,4 @@
-"""Routes of topics: values that brokers register, and the queues that clients make of them.
+"""Routes of topics: values that brokers register, and the queues that clients derive.
 
 `ternmq_nameserver.route_table` stores the values. Clients compare their route with a new one by
 `==`, so the parts of a route are always sorted.
@@ -21,7 +21,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 
 MASTER_ID: Final = 0
-"""Broker id of a master; every other one is a slave's."""
+"""Broker id of a master. All other ids belong to slaves."""
 
 BROKER_NAME_CHARACTERS_MAX: Final = 127
 QUEUES_MAX: Final = 16_384
@@ -31,7 +31,7 @@ TOPICS_AT_ONCE_MAX: Final = 1_024
 """Most topics that one request creates: some 25 ms of a broker's loop."""
 
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
-"""Namespace of a NameServer: topics, with the queues each always has, as "brokerA:8;brokerB:8"."""
+"""Namespace of a NameServer with order configurations by topic, such as "brokerA:8;brokerB:8"."""
 
 RETENTION_MS_MAX: Final = 100 * 365 * 86_400_000
 """Longest retention of a topic: a hundred years."""
@@ -65,7 +65,7 @@ class Permission(IntFlag):
         return "".join(letter if flag in self else "-" for flag, letter in letters)
 
     def without(self, other: "Permission") -> "Permission":
-        """Return these permissions with those of `other` taken, unknown bits kept."""
+        """Return these permissions without those of `other`. Unknown bits stay."""
         # `~` of a flag knows only the named bits.
         return Permission(int(self) & ~int(other))
 
@@ -179,9 +179,9 @@ class TopicRoute:
     def write_queues(self) -> list[MessageQueue]:
         """Return the queues to send to, sorted.
 
-        A queue counts when its broker has a master and the topic may be written there. A topic
-        with an order configuration has the queues which that names, whoever is up: a key must not
-        move to another queue because a broker is away.
+        A queue counts if its broker has a master and the topic may be written there. A topic with
+        an order configuration always has the queues of that configuration: a key must not move to
+        another queue while a broker is away.
         """
         if self.order_topic_conf:
             return sorted(
@@ -198,10 +198,10 @@ class TopicRoute:
         )
 
     def read_queues(self) -> list[MessageQueue]:
-        """Return the queues to consume, sorted: all whose topic may be read on their broker.
+        """Return the queues to consume, sorted: those with read permission.
 
-        Whether a master is up does not matter: slaves serve reads, and members of a group that see
-        different moments must share the same queues out.
+        Queues of brokers without a master count too: slaves serve reads, and all members of a group
+        must share the same queues.
         """
         return sorted(
             MessageQueue(self.topic, data.broker_name, queue_id)
@@ -215,16 +215,16 @@ class TopicRoute:
         return [data.broker_name for data in self.queues if Permission.READ not in data.permissions]
 
     def read_refusal(self) -> RefusedError:
-        """Return the error for the topic when it has no queue that may be read."""
+        """Return the error for the topic without a readable queue."""
         closed = self.closed_brokers()
         why = f"{', '.join(closed)} permit no reading" if closed else "it has no queues to read"
         remark = f"topic {self.topic!r} may not be read: {why}"
         return refusal(ResponseCode.NO_PERMISSION, remark)
 
     def for_new_topic(self, topic: str, *, queues_max: int) -> Self:
-        """Return the route that `topic` will have when a send creates it from this template.
+        """Return the route of `topic` after a send creates it from this template.
 
-        A retry topic begins with one queue on each broker, whatever the template says.
+        A retry topic begins with one queue on each broker, independent of the template.
         """
         most = 1 if topic.startswith(RETRY_PREFIX) else queues_max
         queues = tuple(
@@ -239,9 +239,9 @@ class TopicRoute:
 
 
 def order_sections(order_topic_conf: str) -> Iterator[tuple[str, int]]:
-    """Yield broker name and queue count of each section that has the form "name:count".
+    """Yield broker name and queue count of each section with the form "name:count".
 
-    Others are passed over: one slip in a setting must not stop those who read it.
+    Other sections are ignored: one mistake in a setting must not stop its readers.
     """
     for section in order_topic_conf.split(";"):
         match = _ORDER_SECTION.fullmatch(section)
@@ -250,39 +250,39 @@ def order_sections(order_topic_conf: str) -> Iterator[tuple[str, int]]:
 
 
 def is_order_conf(text: str) -> bool:
-    """Tell whether every section of `text` has the form "name:count", with no broker twice."""
+    """Return whether every section of `text` has the form "name:count", each broker once."""
     sections = list(order_sections(text))
     names = {broker_name for broker_name, _ in sections}
     return len(sections) == len(names) == len(text.split(";"))
 
 
 def check_broker_name(name: str) -> str:
-    """Return `name` when a broker may have it: letters, digits and `. _ -`, no dot first.
+    """Return `name` if it is legal for a broker: letters, digits and `. _ -`, no leading dot.
 
-    It may consist of two such parts, `<machine room>@<name>`.
+    A name may have two such parts, `<machine room>@<name>`.
 
     Raises:
-        IllegalName: It is not so, or is too long.
+        IllegalName: The name has another form or is too long.
     """
     return _check("broker name", name, _LEGAL_BROKER)
 
 
 def check_cluster(name: str) -> str:
-    """Return `name` when a cluster may have it.
+    """Return `name` if it is legal for a cluster.
 
     Raises:
-        IllegalName: As for a broker name; it has no machine room.
+        IllegalName: The name is illegal for a broker, or has a machine room.
     """
     return _check("cluster", name, _LEGAL_CLUSTER)
 
 
 def check_topic_config(config: TopicConfig) -> TopicConfig:
-    """Return `config` when a topic may be so.
+    """Return `config` if its values are legal.
 
     Raises:
-        IllegalName: Its name is illegal, a count of queues lies outside 0 to 16,384, its
-            retention is negative or longer than a hundred years, or one is no number.
-        UsageError: It is no `TopicConfig`.
+        IllegalName: The name is illegal, a number of queues lies outside 0 to 16,384, the retention
+            is negative or longer than a hundred years, or one of them is no number.
+        UsageError: `config` is no `TopicConfig`.
     """
     if not is_kind(config, TopicConfig):
         raise UsageError(f"{config!r} is no TopicConfig: write TopicConfig(topic)")

@@ -21,14 +21,14 @@ from ternmq_model.record.format import (
 
 
 class StoredMessage:
-    """A message as its broker stored it. Immutable.
+    """Message as its broker stored it. Immutable.
 
-    It is a view of the batch it came in and keeps that batch in memory: copy what you need of a
-    message that you keep for long. Parts are read from the record when they are first asked for.
+    A message is a view of the batch of its reply and keeps the batch in memory: copy the needed
+    parts of a message that you keep for long. Parts are decoded at their first use.
 
     Attributes:
         queue: Topic, broker name and queue id.
-        queue_offset: Its place in the queue.
+        queue_offset: Offset in the queue.
 
     Source: RocketMQ `MessageExt`.
     """
@@ -67,12 +67,12 @@ class StoredMessage:
 
     @property
     def body(self) -> bytes:
-        """The body as it was sent: a copy at each use. One that is compressed is unpacked once.
+        """Body of the sender: a copy at each use. A compressed body is decompressed once.
 
         Raises:
-            CorruptBody: It is compressed, and broken or longer than 4 MiB. Other messages of the
-                batch are not concerned.
-            MissingPackage: It is compressed in a way that needs the extra `compression`.
+            CorruptBody: The compressed body is corrupt or longer than 4 MiB. Other messages of the
+                batch are not affected.
+            MissingPackage: The compressed body needs the extra `compression`.
         """
         if not self._batch[self._begin + FLAGS_BYTE_AT] & FLAG_COMPRESSED:
             return self._batch[self._body_at : self._body_end]
@@ -213,15 +213,15 @@ def stored_message_at(
 
 
 def decode_single(record: bytes, broker_name: str, *, check_crc: bool = True) -> StoredMessage:
-    """Return the one message of `record`, which no queue need hold.
+    """Return the message of a single `record`, with or without a queue.
 
     Args:
-        record: Kept by the message.
-        broker_name: Where it was read.
-        check_crc: Verify the body's checksum.
+        record: Bytes of the record. The message refers to them.
+        broker_name: Name of the broker.
+        check_crc: True = the checksum of the body is verified.
 
     Raises:
-        CorruptRecord: It is no record, or more than one.
+        CorruptRecord: The bytes are no record, or more than one.
     """
     decoded = decode_record(record, check_crc=check_crc)
     if decoded is None:

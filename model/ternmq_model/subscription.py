@@ -19,24 +19,25 @@ ALL_TAGS = "*"
 
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"
-"""The two types of expressions, as requests and files name them."""
+"""Names of the two types of expressions in requests and files."""
 
 
 class Expression(NamedTuple):
-    """A filter expression, without a topic. `sql` makes one of a condition."""
+    """Filter expression without a topic. `sql` returns one for a condition."""
 
     text: str
     expression_type: str = TAG
 
 
 def sql(condition: str) -> Expression:
-    """Return an SQL92 condition on a message's properties, as consumers take it for a topic.
+    """Return an SQL92 condition on a message's properties, for the subscriptions of a consumer.
 
     Args:
-        condition: Such as `amount > 100 AND region IN ('eu', 'us')`; docs/howto/filter.md.
+        condition: Text such as `amount > 100 AND region IN ('eu', 'us')`; see
+            docs/howto/filter.md.
 
     Raises:
-        UsageError: It cannot be read; tells where.
+        UsageError: The text is no condition. The error has the position.
     """
     if not is_kind(condition, str):
         raise UsageError(f"SQL92: {condition!r} must be a condition as a string")
@@ -46,46 +47,46 @@ def sql(condition: str) -> Expression:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One topic with what is wanted of it. Made by `parse_subscription`."""
+    """Topic with the filter of its messages. Made by `parse_subscription`."""
 
     topic: str
-    """The topic's name."""
+    """Name of the topic."""
 
     expression: str
-    """The expression as it was written; `*` = all messages."""
+    """Text of the expression; `*` = all messages."""
 
     tags: frozenset[str]
-    """No tags = all messages, as far as `condition` allows it."""
+    """Tags of matching messages; empty = all tags. `condition` may exclude more messages."""
 
     codes: frozenset[int]
-    """Hash codes of tags, compared with a consume queue's unit; tags may share one."""
+    """Hash codes of the tags, for units of consume queues. Different tags may have equal codes."""
 
     version_ms: int = 0
-    """Time at which it was formed; a newer one replaces an older one."""
+    """Time of the subscription's creation, Unix ms. A newer subscription replaces an older one."""
 
     expression_type: str = TAG
     """`TAG` or `SQL92`."""
 
     condition: Condition | None = field(default=None, compare=False, repr=False)
-    """The parsed expression, when it is SQL92."""
+    """Parsed expression of the type SQL92; None = tags."""
 
     @property
     def tag_codes(self) -> frozenset[int] | None:
-        """The codes to filter by; None = take everything."""
+        """Tag codes to filter by; None = all messages."""
         return self.codes or None
 
     def wants(self, tag: str) -> bool:
-        """Tell whether a message with this very tag may be wanted."""
+        """Return whether a message with this tag may match."""
         return not self.tags or tag in self.tags
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Tell whether a message with these properties is wanted."""
+        """Return whether a message with these properties matches."""
         if self.condition is not None:
             return self.condition.matches(properties)
         return self.wants(properties.get(TAGS, ""))
 
     def has_same_filter(self, other: "Subscription") -> bool:
-        """Tell whether both want the same messages, whenever they were formed."""
+        """Return whether both have equal filters, independent of their versions."""
         if self.expression_type != other.expression_type:
             return False
         if self.condition is not None:
@@ -96,18 +97,18 @@ class Subscription:
 def parse_subscription(
     topic: str, expression: str, expression_type: str = TAG, *, version_ms: int = 0
 ) -> Subscription:
-    """Read an expression.
+    """Parse the expression of a subscription.
 
     Args:
-        topic: What it is about.
-        expression: Of type TAG: `*` or empty for all, else tags separated by `||`. Of type SQL92: a
-            condition on properties.
-        expression_type: `TAG`, which empty stands for too, or `SQL92`.
-        version_ms: When it was formed.
+        topic: Name of the topic.
+        expression: Type TAG: `*` or empty for all messages, else tags separated by `||`. Type
+            SQL92: condition on properties.
+        expression_type: `TAG` or `SQL92`; empty = `TAG`.
+        version_ms: Time of the creation, Unix ms.
 
     Raises:
-        UsageError: The expression is too long, names no tag, or is no condition; or there is no
-            such type.
+        UsageError: The expression is too long, has no tag or is no condition; or the type is
+            unknown.
         IllegalName: The topic is illegal.
     """
     check_topic(topic)

@@ -1,4 +1,4 @@
-"""Outcomes of transactions: of the sender's own work, and of the message that tells of it."""
+"""Outcomes of transactions: of the local work, and of its message."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -11,12 +11,12 @@ from ternmq_model.response_code import ResponseCode
 
 
 class Resolution(Enum):
-    """The outcome of a local transaction.
+    """Outcome of a local transaction.
 
     Attributes:
-        UNKNOWN: It is not known yet: the broker asks again later.
-        COMMIT: It is done: the message is to be seen.
-        ROLLBACK: It was not done: the message is never seen.
+        UNKNOWN: The outcome is unknown. The broker asks again later.
+        COMMIT: The transaction is done. The message becomes visible.
+        ROLLBACK: The transaction was not done. The message is never visible.
 
     Source: RocketMQ `LocalTransactionState`.
     """
@@ -43,27 +43,27 @@ class TransactionState(Enum):
 
 
 STAGED_QUIET_MS: Final = 180_000
-"""A batch of staged messages on which nobody worked for so long counts as left behind. It is longer
-than the 120 s for which a driver waits, by default, for a broker that is away."""
+"""Time without activity after which a batch of staged messages counts as abandoned, ms. It exceeds
+the 120 s for which a driver waits for an absent broker by default."""
 
 
 def is_in_use(quiet_ms: int) -> bool:
-    """Tell whether a driver may still work on a batch of staged messages. Pure.
+    """Return whether a driver may still work on a batch of staged messages. Pure.
 
     Args:
-        quiet_ms: How long ago one of them was stored, asked about or committed, or their broker
-            started, which does not know what was before.
+        quiet_ms: Time since the last storing, query or commit of a message in the batch, or since
+            the start of the broker, ms.
     """
     return quiet_ms < STAGED_QUIET_MS
 
 
 def check_not_in_use(staged_for: str, quiet_ms: int, *, broker_name: str = "") -> None:
-    """Refuse to roll back what somebody may work on. Pure.
+    """Refuse the rollback of a batch that is in use. Pure.
 
     Args:
-        staged_for: Names the batch.
-        quiet_ms: As `is_in_use` takes it.
-        broker_name: Whom the refusal names.
+        staged_for: Name of the batch.
+        quiet_ms: Time without activity, as for `is_in_use`.
+        broker_name: Name of the broker, for the refusal.
 
     Raises:
         RefusedError: ILLEGAL_OPERATION.
@@ -79,25 +79,25 @@ def check_not_in_use(staged_for: str, quiet_ms: int, *, broker_name: str = "") -
 
 @dataclass(frozen=True, slots=True)
 class TransactionResult:
-    """The result of one transaction."""
+    """Result of one transaction."""
 
     sent: SendResult
-    """Send result of the half message. Its physical offset is the transaction's name; its queue is
-    the one that the message is meant for, and its queue offset says nothing."""
+    """Send result of the half message. Its physical offset identifies the transaction. Its queue is
+    the target of the message, and its queue offset has no meaning."""
 
     resolution: Resolution
-    """The outcome of the local transaction. UNKNOWN also when it raised; ROLLBACK also when it was
-    not run because the half message is stored but not safe."""
+    """Outcome of the local transaction; UNKNOWN if it raised, ROLLBACK if it was not run because
+    the half message was stored without the requested safety."""
 
     is_confirmed: bool
-    """The broker has it safely on disk: a commit's message will be delivered, a rollback's never.
-    Else the broker will ask a producer of the group."""
+    """True = the broker has the outcome safely on disk: the message of a commit is delivered, that
+    of a rollback never. False = the broker will ask a producer of the group."""
 
     error: TernError | None = None
-    """The reason for which it is not confirmed."""
+    """Error that prevented the confirmation; None = none."""
 
     queue_id: int = -1
-    """The queue of a committed message."""
+    """Queue of a committed message."""
 
     queue_offset: QueueOffset = QueueOffset(-1)  # noqa: RUF009 - a number
-    """The queue offset of a committed message; −1 when it is not known."""
+    """Queue offset of a committed message; −1 = unknown."""

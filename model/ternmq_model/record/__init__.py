@@ -1,1 +1,1 @@
-"""The commit log record: its format, one at a time and by the batch."""
+"""Records of the commit log: their format, for single records and for batches."""

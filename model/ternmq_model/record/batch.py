@@ -1,8 +1,8 @@
-"""Batches of records: checked as they arrive back to back, completed for the log.
+"""Batches of records: their checks at arrival, and their completion for the log.
 
-Nothing in what a client sends is trusted: sizes, checksums, flags and properties are taken from
-the bytes that will be stored. What a whole batch costs is a few passes of numpy over it, and one
-short loop for the checksums and tags; a few short records are sooner read one by one.
+No value from a client is trusted: sizes, checksums, flags and properties are read from the bytes to
+store. A batch costs a few passes of numpy and one short loop for checksums and tags. A few short
+records are faster one by one.
 """
 
 import re
@@ -62,21 +62,21 @@ from ternmq_model.response_code import ResponseCode
 _PAIR_END: Final = 2
 _FEW_RECORDS: Final = 6
 _FEW_BYTES: Final = 16 << 10
-"""Up to so many, and so long together, records are read one by one: the passes take more time."""
+"""Most bytes of records that are read one by one, which is faster than the passes."""
 
 _NOT_PLAIN: Final = re.compile(
     b"\x02(?:DELAY\x01|RECONSUME_|TRAN_(?:MSG\x01)?|TIMER_|REAL_|INNER_|POP_CK|%b)"
     % b"|".join(re.escape(name.encode()) for name in (*HIDDEN, TRANSIENT_PREFIX, STAGED_FOR))
 )
-"""Begins, behind another pair, a name of `BROKERS_OWN` or `ROUTING`, or what is never stored."""
+"""Pattern of a pair with a name of `BROKERS_OWN` or `ROUTING`, or one that is never stored."""
 
 _OF_HALF: Final = b"\x02TRAN_MSG\x01"
 _OF_HALVES: Final = frozenset({_OF_HALF, b"\x02" + STAGED_FOR.encode()})
-"""Finds of `_NOT_PLAIN` in half messages: clients may send those."""
+"""Matches of `_NOT_PLAIN` that clients may send, in half messages."""
 
 
 class RefusedRecord(NamedTuple):
-    """Record that is not stored, with a response code and its remark."""
+    """Refused record with a response code and its remark."""
 
     row: int
     """Position of the record in its request or batch."""
@@ -86,7 +86,7 @@ class RefusedRecord(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """The form that all records of a request must have."""
+    """Form of all records of a request."""
 
     flags: int
     """Bits of the sys flag that announce the hosts' lengths."""
@@ -96,28 +96,28 @@ class _Form(NamedTuple):
 
     @property
     def added_bytes(self) -> int:
-        """Bytes by which a record without room for its checksum grows."""
+        """Bytes by which a record without space for its checksum grows."""
         return CHECKSUM_BYTES if self.is_checksummed else 0
 
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """Checked records, back to back, that wait for offsets, hosts and store time."""
+    """Checked, contiguous records without offsets, hosts and store time."""
 
     data: bytes
     starts: Ints
     sizes: Ints
     headers: Headers
-    """Copies of the records' headers, to be completed and put into the log."""
+    """Copies of the records' headers, to complete for the log."""
     tag_codes: Ints
     queues: tuple[QueueRows, ...]
-    """Every row is in exactly one of them."""
+    """Rows of each queue. Every row belongs to exactly one queue."""
     properties: Ints
-    """Positions in `data` at which each record's properties begin; they reach to its end."""
+    """Begin of each record's properties in `data`. They reach to the record's end."""
     is_checksummed: bool = False
-    """Every record ends with room for its checksum, which the log fills in; else none does."""
+    """True = every record ends with space for its checksum; False = none does."""
     routed: tuple[int, ...] = ()
-    """Rows that clients sent with properties of `ROUTING`: they may have to lie elsewhere first."""
+    """Rows with properties of `ROUTING`, which may be stored in another queue first."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -125,12 +125,12 @@ class RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRecords:
-    """The records a client sent, checked."""
+    """Checked records of a client."""
 
     batch: RecordBatch | None
-    """The good ones, in order; None when there are none."""
+    """Valid records, in order; None = none."""
     indexes: Ints
-    """For each row of the batch, its index among the records of the request."""
+    """Index of each row of the batch among the records of the request."""
     refused: Sequence[RefusedRecord]
 
 
@@ -142,20 +142,20 @@ def check_records(
     store_host_bytes: int,
     is_checksummed: bool = False,
 ) -> CheckedRecords:
-    """Check every record of a request, and sort the good ones by queue.
+    """Check every record of a request, and sort the valid ones by queue.
 
-    Those that are to carry a checksum and have no room for it are made longer, those that are not
-    to and have are made shorter.
+    The space for a checksum is added to or removed from records as `is_checksummed` requires.
 
     Args:
-        records: The records, back to back.
-        sizes: Their lengths. Must add up to `records`; each record must say the same of itself.
+        records: Contiguous records.
+        sizes: Lengths of the records, with the sum of `records`. Each record must have its length
+            in its header.
         born_host_bytes: Length of BORNHOST in every record, 8 or 20.
-        store_host_bytes: Length of STOREHOST, alike.
-        is_checksummed: Whether the stored records are to carry a checksum.
+        store_host_bytes: Length of STOREHOST in every record, 8 or 20.
+        is_checksummed: True = stored records have a checksum.
 
     Raises:
-        ValueError: The lengths cannot be those of records; nothing in the request is usable.
+        ValueError: The lengths are impossible. No record of the request is usable.
     """
     lengths = sizes.astype(np.int64)
     flags = host_flags(born_host_bytes, store_host_bytes)
@@ -186,7 +186,7 @@ def check_records(
 
 
 def join_records(data: bytes, starts: Ints, sizes: Ints) -> bytes:
-    """Return copies of the records at `starts`, back to back."""
+    """Return contiguous copies of the records at `starts`."""
     begins = starts.tolist()
     return b"".join(
         [data[begin : begin + size] for begin, size in zip(begins, sizes.tolist(), strict=True)]
@@ -194,7 +194,7 @@ def join_records(data: bytes, starts: Ints, sizes: Ints) -> bytes:
 
 
 def select_rows(batch: RecordBatch, queues: Sequence[QueueRows]) -> tuple[RecordBatch, Ints]:
-    """Return a batch of only the rows of `queues`, some of `batch.queues`, and those rows."""
+    """Return a batch with only the rows of `queues`, a part of `batch.queues`, and the rows."""
     rows = np.sort(np.concatenate([queue.rows for queue in queues]))
     sizes = batch.sizes[rows]
     kept = RecordBatch(
@@ -212,10 +212,10 @@ def select_rows(batch: RecordBatch, queues: Sequence[QueueRows]) -> tuple[Record
 
 
 def conform_checksums(batch: RecordBatch, *, is_checksummed: bool) -> RecordBatch:
-    """Return `batch` with room for a checksum in every record, or in none.
+    """Return `batch` with space for a checksum in every record, or in none.
 
     Raises:
-        IllegalMessage: With that room a record's properties would be too long.
+        IllegalMessage: With the space the properties of a record are too long.
     """
     if batch.is_checksummed is is_checksummed:
         return batch
@@ -266,9 +266,9 @@ def complete_records(
     born_host: bytes | None,
     store_host: bytes,
 ) -> None:
-    """Fill in what only the log knows of the records that lie at `starts` of `target`.
+    """Write the headers, completed by the values of the log, at `starts` of `target`.
 
-    `born_host` is everyone's; None = what the headers say.
+    `born_host` is that of all records; None = those in the headers.
     """
     headers["queue_offset"] = queue_offsets
     headers["physical_offset"] = physical_offsets
@@ -280,7 +280,7 @@ def complete_records(
 
 
 def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np.bool_]:
-    """Return the batch, or which records are good when some are not."""
+    """Return the batch; or a mask of the valid records if some are invalid."""
     if len(sizes) <= _FEW_RECORDS and len(records) <= _FEW_BYTES:
         return _check_few(records, sizes, form)
     kind = form.kind
@@ -341,7 +341,7 @@ def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np
 
 
 def _check_few(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np.bool_]:
-    """Do what `_check` does, record by record."""
+    """Return the result of `_check`, from record by record checks."""
     good: list[bool] = []
     names: dict[str, int] = {}
     topics: list[int] = []
@@ -384,12 +384,12 @@ def _check_few(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArra
 
 
 def _without_checksum(properties: bytes) -> bytes:
-    """Return encoded properties without the room for a checksum at their end, if there is any."""
+    """Return encoded properties without the space for a checksum at their end, if any."""
     return strip_checksum(properties) if properties.endswith(RESERVED_CHECKSUM) else properties
 
 
 def is_plain(joined: bytes) -> bool:
-    """Tell whether encoded properties are the application's own; rarely a false alarm."""
+    """Return whether encoded properties are the application's own; rarely False for such ones."""
     return _NOT_PLAIN.search(b"\x02" + joined) is None
 
 
@@ -398,7 +398,7 @@ def _marks(properties: bytes) -> set[bytes]:
 
 
 def _routed_rows(parts: Sequence[bytes]) -> tuple[int, ...]:
-    """Return which of the encoded properties have one of `ROUTING`."""
+    """Return the indices of the encoded properties with a name of `ROUTING`."""
     return tuple(
         row
         for row, part in enumerate(parts)
@@ -408,7 +408,7 @@ def _routed_rows(parts: Sequence[bytes]) -> tuple[int, ...]:
 
 
 def _is_half(properties: bytes) -> bool:
-    """Tell whether a property TRAN_MSG is there; False also when that is not quickly told."""
+    """Return whether there is a property TRAN_MSG. The quick test may return False for one."""
     return _OF_HALF in properties and b"\x01\x02" not in properties
 
 
@@ -426,12 +426,12 @@ def _check_each(
 
 
 def _reason(record: bytes, form: _Form) -> str:
-    """Return why the record cannot be stored; empty when it can."""
+    """Return the reason against storing the record; empty = none."""
     return _examine(record, form)[0]
 
 
 def _examine(record: bytes, form: _Form) -> tuple[str, Record | None]:
-    """Return why the record cannot be stored, empty when it can, and then what it holds."""
+    """Return the reason against storing the record, empty = none, and the decoded record."""
     try:
         decoded = decode_record(record)
     except CorruptRecord as error:
@@ -473,7 +473,7 @@ def _property_reason(properties: bytes) -> str:
 
 
 def reserved_reason(properties: Mapping[str, str]) -> str:
-    """Return which property no client may send; empty when there is none."""
+    """Return the reason about a property that no client may send; empty = none."""
     for name in properties:
         if name in BROKERS_OWN:
             return f"{name!r} is the broker's own property"

@@ -1,11 +1,10 @@
-"""The checksum of a whole record: a last property, `__CRC32#`, of 20 bytes.
+"""Checksum of a whole record: the last property, `__CRC32#`, of 20 bytes.
 
     8 `__CRC32#` | 0x01 | 10 decimal digits, the least significant first | 0x02
 
-The value is the CRC-32, without its top bit, of everything in the record before these 20 bytes, as
-it lies in the log: header, offsets and store time included. Who builds a record leaves room for it
-with digits of zero; the log fills them in when everything else is in place. To readers that do not
-know it, it is one more property.
+The value is the CRC-32, without its top bit, of all bytes of the record in the log before these 20
+bytes, with header, offsets and store time. The builder of a record reserves the space with zero
+digits, and the log fills in the value last. For readers without support it is one more property.
 
 Source: RocketMQ `MessageExtEncoder`, `CommitLog` (`enabledAppendPropCRC`).
 """
@@ -21,7 +20,7 @@ from ternmq_model.record.format import CRC31_MASK, crc31
 
 CHECKSUM_BYTES: Final = 20
 RESERVED_CHECKSUM: Final = b"__CRC32#\x010000000000\x02"
-"""The property in place of the checksum of a record that has none yet."""
+"""Property that reserves the space of the checksum."""
 
 _DIGITS: Final = 10
 _DIGITS_BEFORE_END: Final = _DIGITS + 1
@@ -40,17 +39,17 @@ def crc31_of_ranges(data: bytes | memoryview | Bytes, starts: Ints, ends: Ints) 
 
 
 def checksum_digits(value: int) -> bytes:
-    """Return `value` as a record keeps it: 10 digits, the least significant first."""
+    """Return the digits of `value` in a record: 10 digits, the least significant first."""
     return (b"%010d" % value)[::-1]
 
 
 def checksum_of(record: bytes | memoryview) -> int:
-    """Return the checksum that `record`, whole, must carry."""
+    """Return the expected checksum of the complete `record`."""
     return crc31(memoryview(record)[:-CHECKSUM_BYTES])
 
 
 def has_checksum(properties: bytes) -> bool:
-    """Tell whether encoded properties end with a checksum, right or wrong, or with room for one."""
+    """Return whether encoded properties end with a checksum, valid or not, or its space."""
     at = len(properties) - CHECKSUM_BYTES
     return (
         at >= 0
@@ -62,16 +61,16 @@ def has_checksum(properties: bytes) -> bool:
 
 
 def strip_checksum(properties: bytes) -> bytes:
-    """Return encoded properties without a checksum at their end: for storing them again."""
+    """Return encoded properties without a checksum at their end, for a new record."""
     return properties[:-CHECKSUM_BYTES] if has_checksum(properties) else properties
 
 
 def verify_checksum(record: bytes | memoryview, properties: bytes) -> bool:
-    """Tell whether `record` carries the right checksum; one that carries none does not.
+    """Return whether `record` has a valid checksum; False without a checksum.
 
     Args:
-        record: All of its bytes, as they lie in the log.
-        properties: Its properties field.
+        record: All bytes of the record in the log.
+        properties: Properties field of the record.
     """
     return (
         has_checksum(properties)
@@ -80,12 +79,12 @@ def verify_checksum(record: bytes | memoryview, properties: bytes) -> bool:
 
 
 def rows_with_reserved_checksum(data: bytes, properties: Ints, ends: Ints) -> NDArray[np.bool_]:
-    """Tell for each record whether its properties end with `RESERVED_CHECKSUM` exactly.
+    """Return a mask of the records whose properties end with exactly `RESERVED_CHECKSUM`.
 
     Args:
-        data: Records back to back.
-        properties: Where each record's properties begin in it.
-        ends: Where they, and so the record, end; at least 21 bytes from the start of `data`.
+        data: Contiguous records.
+        properties: Begin of each record's properties in `data`.
+        ends: End of each record, at least 21 bytes behind the begin of `data`.
     """
     last: NDArray[np.bool_] = (
         _window(data, CHECKSUM_BYTES)[ends - CHECKSUM_BYTES] == RESERVED_CHECKSUM
@@ -97,12 +96,12 @@ def rows_with_reserved_checksum(data: bytes, properties: Ints, ends: Ints) -> ND
 
 
 def put_checksums(data: Bytes, starts: Ints, sizes: Ints) -> None:
-    """Fill in the checksums of records that are otherwise complete and all have room for one.
+    """Write the checksums of otherwise complete records with space for one.
 
     Args:
-        data: Writable; holds the records.
-        starts: Where they begin in it.
-        sizes: Their whole lengths.
+        data: Writable buffer with the records.
+        starts: Begin of each record in `data`.
+        sizes: Length of each record.
     """
     if len(starts) == 1:
         end = int(starts[0] + sizes[0])
@@ -116,13 +115,13 @@ def put_checksums(data: Bytes, starts: Ints, sizes: Ints) -> None:
 def match_checksums(
     data: bytes | memoryview | Bytes, starts: Ints, properties: Ints, ends: Ints
 ) -> NDArray[np.bool_]:
-    """Tell for each of many records what `verify_checksum` tells for one.
+    """Return a mask of the records with a valid checksum. See `verify_checksum`.
 
     Args:
-        data: Holds the records, each of at least 21 bytes.
-        starts: Where they begin in it.
-        properties: Where their properties begin.
-        ends: Where they end.
+        data: Buffer with the records, each of at least 21 bytes.
+        starts: Begin of each record in `data`.
+        properties: Begin of each record's properties in `data`.
+        ends: End of each record in `data`.
     """
     view = np.frombuffer(data, dtype=np.uint8)
     left = ends - properties - CHECKSUM_BYTES
@@ -145,5 +144,5 @@ def _digits(data: bytes | memoryview | Bytes, starts: Ints, ends: Ints) -> NDArr
 
 
 def _window(data: bytes | memoryview | Bytes, length: int) -> NDArray[np.bytes_]:
-    """Return one item for every byte of `data`: the `length` bytes that begin there."""
+    """Return an item for every byte of `data`: the `length` bytes from it on."""
     return np.ndarray((max(len(data) - length + 1, 0),), f"S{length}", data, strides=(1,))

@@ -1,4 +1,4 @@
-"""Encoder of records for one broker: constant parts are laid out once."""
+"""Encoder of records for one broker, with constant parts encoded once."""
 
 import zlib
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from ternmq_model.record.header_arrays import header_pieces, header_type, pack_l
 
 
 class RecordEncoder:
-    """Encodes records for one stream to one broker. Immutable.
+    """Encoder of records for one stream to one broker. Immutable.
 
     Args:
-        born_host: BORNHOST as the broker sees this client: 8 or 20 bytes.
-        store_host: STOREHOST of the broker, alike.
-        suffix: Properties that end every record, encoded.
-        properties_bytes_max: Longest properties field, the suffix included.
+        born_host: BORNHOST, the client's address at the broker: 8 or 20 bytes.
+        store_host: STOREHOST, the broker's address: 8 or 20 bytes.
+        suffix: Encoded properties at the end of every record.
+        properties_bytes_max: Most bytes of a properties field, with the suffix.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class RecordEncoder:
         """Return one record.
 
         Args:
-            topic: Checked, at most 127 bytes.
-            queue_id: Of the broker.
-            body: At most what the broker takes.
-            unique_key: Becomes the property UNIQ_KEY.
-            properties: All others, encoded.
-            born_at_ms: Now, by the wall.
-            flag: The application's number.
+            topic: Checked topic, at most 127 bytes.
+            queue_id: Id of the queue on the broker.
+            body: Body within the broker's limit.
+            unique_key: Value of the property UNIQ_KEY.
+            properties: All other properties, encoded.
+            born_at_ms: Present wall time, Unix ms.
+            flag: Number of the application.
             sys_flag: Compression bits.
 
         Raises:
@@ -109,20 +109,20 @@ class RecordEncoder:
         born_at_ms: int | Sequence[int],
         sys_flags: Sequence[int] | None = None,
     ) -> list[bytes]:
-        """Return records of one topic, as `encode` would make them one by one.
+        """Return records of one topic, equal to those of `encode` one by one.
 
         Args:
-            topic: As for `encode`; the columns that follow have one length.
-            queue_ids: As for `encode`, one for each record.
-            bodies: As for `encode`, one for each record.
-            unique_keys: As for `encode`, one for each record.
-            properties: As for `encode`, one for each record.
-            flags: As for `encode`, one for each record.
-            born_at_ms: One for all, or one for each.
-            sys_flags: Compression bits of each; None = none is compressed.
+            topic: Checked topic. All following columns have the same length.
+            queue_ids: Queue id of each record.
+            bodies: Body of each record.
+            unique_keys: Unique key of each record.
+            properties: Other properties of each record, encoded.
+            flags: Application's number of each record.
+            born_at_ms: Born time of all records, or of each one, Unix ms.
+            sys_flags: Compression bits of each record; None = no compression.
 
         Raises:
-            IllegalMessage: Some properties are too long; nothing is returned.
+            IllegalMessage: Properties of a record are too long. No record is returned.
         """
         suffix, crc32 = self._suffix, zlib.crc32
         wholes = [

@@ -1,8 +1,7 @@
-"""Fields of many records at once, whether they arrive or are read back. Pure.
+"""Fields of many records, at their arrival or in the log. Pure.
 
-Records lie back to back in `bytes`; where a part of each begins or ends is an array of positions.
-Everything that a consume queue or an index keeps of a record is taken here, so that both roads to
-them agree.
+The records are contiguous bytes, and arrays have the begins and ends of their parts. All values of
+consume queues and indexes come from this module, so that appends and scans of the log agree.
 """
 
 from collections.abc import Sequence
@@ -22,20 +21,20 @@ _PAIR_ENDS: Final = b"\x02"
 
 
 class QueueRows(NamedTuple):
-    """The rows of a batch that go to one queue."""
+    """Rows of a batch for one queue."""
 
     topic: str
     queue_id: int
     rows: Ints
-    """Ascending positions in the batch."""
+    """Ascending row numbers in the batch."""
 
 
 class BatchTopics(NamedTuple):
-    """The distinct topics of a batch."""
+    """Distinct topics of a batch."""
 
     names: Sequence[bytes]
     of_rows: Ints | None
-    """For each row, the index of its topic; None: all the first."""
+    """Index of each row's topic; None = all rows have the first topic."""
 
 
 def cut_out(records: bytes, begins: Ints, ends: Ints) -> list[bytes]:
@@ -44,21 +43,21 @@ def cut_out(records: bytes, begins: Ints, ends: Ints) -> list[bytes]:
 
 
 def tag_codes_of(properties: Sequence[bytes]) -> Ints:
-    """Return what a consume queue keeps of the tag in each record's properties."""
+    """Return the tag code of each record's properties for its consume queue."""
     return np.array([tag_code_of(part) for part in properties], dtype=np.int64)
 
 
 def tag_code_of(properties: bytes) -> int:
-    """Return what a consume queue keeps of the tag in a record's properties; 0 for none.
+    """Return the tag code of a record's properties for its consume queue; 0 = no tag.
 
-    The same for a record that is being appended and for one that is read back from the log.
+    Appended records and records read from the log have equal codes.
     """
     _, found, rest = properties.rpartition(_TAGS_PAIR)
     if found and (value := rest.partition(_PAIR_ENDS)[0]):
         return _tag_code(value)
     if _TAGS not in properties:
         return 0
-    # The tag comes first, is empty, or stands inside a value: rare enough to be read the long way.
+    # A tag that comes first, is empty, or stands inside a value is rare, so it is read slowly.
     return tag_code(decode_properties(properties).get("TAGS", ""))
 
 
@@ -69,7 +68,7 @@ def _tag_code(value: bytes) -> int:
 
 @lru_cache(maxsize=16_384)
 def topic_name(topic: bytes) -> str | None:
-    """Return the topic as text, or None when it is illegal."""
+    """Return the topic as text; None = an illegal name."""
     try:
         return check_topic(topic.decode("ascii"))
     except (UnicodeDecodeError, IllegalName):
@@ -105,9 +104,9 @@ def queues_of(
     """Sort rows by queue.
 
     Args:
-        names: The distinct topics.
-        topic_of: Which of them each row names; None: all the first.
-        queue_ids: Each row's queue; none is negative.
+        names: Distinct topics.
+        topic_of: Index of each row's topic; None = all rows have the first topic.
+        queue_ids: Queue id of each row, at least 0.
     """
     keys = queue_ids if topic_of is None else (topic_of << 32) | queue_ids
     first = int(keys[0])

@@ -1,8 +1,8 @@
 """Headers of many records as numpy arrays, in the byte layout of `record.format`.
 
-A window over a buffer has one item per byte, each as long as a header, overlapping its neighbours.
-Copying the items at the records' starts moves headers at memory speed (4 ns each, measured) where
-unpacking one record takes a microsecond.
+A window over a buffer has an item for each byte, as long as a header, so that items overlap. A copy
+of the items at the records' begins runs at memory speed (4 ns for each header, measured); unpacking
+one record takes a microsecond.
 """
 
 from typing import Any, Final
@@ -20,7 +20,7 @@ from ternmq_model.record.format import (
 )
 
 Headers = NDArray[np.void]
-"""Structures with the fields of `RecordHeader`, big-endian, as they lie in a record."""
+"""Array of structures with the big-endian fields of `RecordHeader`."""
 
 
 def _header_type(born_host_bytes: int, store_host_bytes: int) -> "np.dtype[np.void]":
@@ -57,14 +57,14 @@ _OFFSETS_AND_SIZES_AT: Final = np.array([[QUEUE_OFFSET_AT], [0]])
 
 
 def header_type(sys_flag: int) -> "np.dtype[np.void]":
-    """Return the structure of the fixed part for the hosts that `sys_flag` announces."""
+    """Return the structure of a header for the lengths of hosts in `sys_flag`."""
     return _HEADER_TYPES[(sys_flag >> HOSTS_SHIFT) & 3]
 
 
 def take_headers(
     data: bytes | bytearray | memoryview | Bytes, starts: Ints, kind: "np.dtype[np.void]"
 ) -> Headers:
-    """Return copies of the headers at `starts`; each must lie wholly in `data`."""
+    """Return copies of the headers at `starts`. Each must lie inside `data`."""
     return _window(data, kind)[starts].view(kind)
 
 
@@ -92,7 +92,7 @@ def header_pieces(headers: Headers) -> list[bytes]:
 
 
 def pack_lengths(lengths: Ints) -> list[bytes]:
-    """Return for each of many lengths of properties what `pack_length` returns for one."""
+    """Return the bytes of each length of properties. See `pack_length`."""
     pieces: list[bytes] = lengths.astype(">i2").view("V2").tolist()
     return pieces
 
@@ -105,7 +105,7 @@ def read_lengths(view: Bytes, ends: Ints) -> Ints:
 def have_sizes_and_offsets(
     view: memoryview, starts: Ints, sizes: Ints, queue_offsets: Ints
 ) -> bool:
-    """Return whether all records at `starts` claim their sizes and queue offsets; takes 5 µs."""
+    """Return whether the headers at `starts` have these sizes and queue offsets. It takes 5 µs."""
     window: Ints = np.ndarray((len(view) - _LONG.itemsize + 1,), _LONG, view, strides=(1,))
     try:
         claimed = window[_OFFSETS_AND_SIZES_AT + starts].astype(np.int64)

@@ -1,9 +1,9 @@
-"""Integrity of a record at a place of the log, as far as its bytes show it. Pure.
+"""Integrity of a record at an offset of the log, as far as its bytes show it. Pure.
 
-A loss of power may lose any of the disk's sectors that were not synced. Behind the end of the log
-lie only zeros (a file is zeros when it is made, and a cut zeroes what it leaves), so a lost sector
-is a row of zeros. RocketMQ's checksum covers the body; the sizes must add up, a topic has no
-zeros, and properties are text: so a record with a lost sector is told by looking for zeros.
+A power loss may lose any sectors without a sync. Behind the end of the log all bytes are zero (new
+files are zeros, and a cut writes zeros), so a lost sector is zeros. RocketMQ's checksum covers the
+body, the sizes must add up, and neither topics nor properties contain zeros. So a record with a
+lost sector is found by its zeros.
 
 Source: RocketMQ `CommitLog.checkMessageAndReturnSize`.
 """
@@ -28,16 +28,16 @@ _ZERO_SECTOR: Final = bytes(SECTOR_BYTES)
 def check_record(
     buffer: memoryview, position: int, *, at: PhysicalOffset, next_file: bool
 ) -> Record | None:
-    """Check the bytes at `buffer[position:]`, which may have been torn by a loss of power.
+    """Check the bytes at `buffer[position:]`, which a power loss may have torn.
 
     Args:
-        buffer: One file of the log.
-        position: Where to look in it.
-        at: The physical offset of that place.
-        next_file: Whether another file follows.
+        buffer: File of the log.
+        position: Position in the file.
+        at: Physical offset of the position.
+        next_file: True = another file follows.
 
     Returns:
-        The record; None for a good blank record, after which the next file goes on.
+        Record; None = a valid blank record, after which the next file follows.
 
     Raises:
         CorruptRecord: The log ends here.
@@ -51,7 +51,7 @@ def check_record(
             raise CorruptRecord(at, "no file follows the blank record")
         return None
     header = record.header
-    # A checksum of the whole tells more: a log that was lost begins anew, its numbers do not.
+    # The checksum of the whole record shows more: after a lost log, old bytes have other numbers.
     if header.queue_offset > header.physical_offset // OVERHEAD_BYTES and not verify_checksum(
         buffer[position : position + header.total_bytes], record.properties
     ):
@@ -62,11 +62,11 @@ def check_record(
 
 
 def find_fault(record: Record, left: int) -> str:
-    """Return the fault of a record whose sizes add up and whose body is right; empty = none.
+    """Return the fault of a record with valid sizes and body; empty = none.
 
     Args:
-        record: The record, at the place that it claims.
-        left: Bytes of the file from the record's start on.
+        record: Record at the offset in its header.
+        left: Bytes of the file from the record's begin on.
     """
     header = record.header
     if header.total_bytes + BLANK_BYTES > left:
@@ -80,7 +80,7 @@ def find_fault(record: Record, left: int) -> str:
 
 
 def has_lost_sector(text: bytes, start: int) -> bool:
-    """Tell whether `text`, which lies at byte `start`, has a sector or its last byte zeroed."""
+    """Return whether `text` at byte `start` has a sector of zeros or a zero as its last byte."""
     if b"\0" not in text:
         return False
     if text[-1] == 0:

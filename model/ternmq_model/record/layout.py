@@ -1,4 +1,4 @@
-"""Positions of the parts of many records, all found at once. Pure.
+"""Positions of the parts of many records. Pure.
 
 Source: RocketMQ `MessageDecoder`.
 """
@@ -14,13 +14,12 @@ from ternmq_model.record.header_arrays import Headers, header_type, read_lengths
 
 @dataclass(frozen=True, slots=True)
 class RecordLayout:
-    """Positions of the parts of records whose sizes add up."""
+    """Positions of the parts of records with valid sizes."""
 
     starts: Ints
     ends: Ints
     headers: Headers
-    """Copies of the headers. With hosts of several lengths all have room for the longest, and the
-    others are filled up with zeros."""
+    """Copies of the headers. If the lengths of hosts differ, shorter hosts are padded by zeros."""
 
     bodies: Ints
     body_ends: Ints
@@ -32,13 +31,13 @@ class RecordLayout:
 def lay_out(
     data: bytes | memoryview, starts: Ints, ends: Ints, places: Ints | None
 ) -> RecordLayout | int:
-    """Find the parts of records; or the first one whose sizes do not add up.
+    """Return the positions of the parts of records; or the first record with invalid sizes.
 
     Args:
-        data: Holds them.
-        starts: Where they begin in it; each has at least `OVERHEAD_BYTES`.
-        ends: Where they end, all within `data`.
-        places: The physical offsets that they must claim. None = any.
+        data: Buffer with the records.
+        starts: Begin of each record in `data`; each has at least `OVERHEAD_BYTES`.
+        ends: End of each record, inside `data`.
+        places: Expected physical offsets in the headers. None = any.
     """
     view = np.frombuffer(data, dtype=np.uint8)
     headers, head_bytes = _take_headers(data, starts, ends)
@@ -69,7 +68,7 @@ def lay_out(
 
 
 def _take_headers(data: bytes | memoryview, starts: Ints, ends: Ints) -> tuple[Headers, Ints]:
-    """Return copies of the headers and their lengths; no headers when one has no room."""
+    """Return copies of the headers and their lengths; no headers if one exceeds its record."""
     shortest = take_headers(data, starts, header_type(0))
     flags = shortest["sys_flag"].astype(np.int64) & FLAG_HOSTS_MASK
     if not flags.any():

@@ -8,12 +8,12 @@ from ternmq_model.record.fields import queues_of
 
 
 def replace_rows(batch: RecordBatch, rows: Ints, others: RecordBatch) -> RecordBatch:
-    """Return `batch` with the records of `others` in place of `rows`, the order kept.
+    """Return `batch` with the records of `others` in place of `rows`, in the same order.
 
     Args:
-        batch: Hosts of one length.
-        rows: Ascending; as many as `others` has records.
-        others: With hosts of the same length, and checksums or none as `batch`.
+        batch: Batch with hosts of one length.
+        rows: Ascending row numbers, one for each record of `others`.
+        others: Batch with the host length and the kind of checksums of `batch`.
     """
     assert batch.headers.dtype == others.headers.dtype, "the hosts have other lengths"
     assert batch.is_checksummed is others.is_checksummed, "some have checksums, some have none"

@@ -1,8 +1,8 @@
-"""Records read back from the log, many at once: positions, integrity, parts.
+"""Scanner of many records in the log: positions, integrity, parts.
 
-What one record costs is one step of a short loop that follows the lengths, a share of a few passes
-of numpy, and the loops for checksums and tags. Only a record that these passes find fault with is
-looked at by itself, which gives the exact reason, or that there is none.
+A record costs one step of a short loop over the lengths, a part of a few passes of numpy, and steps
+of the loops for checksums and tags. Only a suspect record of these passes is checked alone, which
+gives the exact error or clears it.
 
 Source: RocketMQ `CommitLog.checkMessageAndReturnSize`.
 """
@@ -39,40 +39,38 @@ from ternmq_model.record.integrity import check_record
 from ternmq_model.record.layout import RecordLayout, lay_out
 
 SCAN_BYTES_MAX: Final = 4 << 20
-"""One scan ends behind the record that reaches it."""
+"""Bytes after which a scan ends, behind the record that reaches them."""
 
 
 class Verify(enum.IntEnum):
     """Depth of a record's check."""
 
     NOTHING = 0
-    """That the sizes add up and that it says it is where it lies: for what is known to be whole."""
+    """Check of the sizes and the offset only, for records that are known to be whole."""
 
     BODY = 1
-    """Besides, the body's checksum, and that no sector of it was lost: all that RocketMQ's bytes
-    allow."""
+    """Check of the body's checksum and of lost sectors too: all that RocketMQ's format allows."""
 
     WHOLE = 2
-    """Besides, that the checksum of the whole record is there and holds."""
+    """Check of a checksum of the whole record too, which must exist."""
 
 
 class LogChunk(NamedTuple):
-    """The records in a chunk of the log."""
+    """Records in a chunk of the log."""
 
     batch: RecordBatch | None
-    """The good records up to `end`; None when there are none. `data` is a copy of them, to which
-    all positions refer. Its queues lack the records that cannot be in one: those whose topic is no
-    legal name, or whose queue id or offset is negative. When hosts have several lengths, `headers`
-    has room for the longest, and the others are filled up with zeros."""
+    """Valid records up to `end`; None = none. `data` is a copy of the records, to which all
+    positions refer. The queues omit records with an illegal topic or a negative queue id or offset.
+    If the lengths of hosts differ, shorter hosts in `headers` are padded by zeros."""
 
     end: int
-    """Position behind the last of them."""
+    """Position behind the last valid record."""
 
     is_blank: bool
-    """At `end` lies the blank record after which the next file goes on."""
+    """True = a blank record lies at `end`, after which the next file follows."""
 
     error: CorruptRecord | None
-    """The error in the bytes at `end`, if there is one."""
+    """Error of the bytes at `end`; None = none."""
 
 
 def scan_records(
@@ -87,13 +85,13 @@ def scan_records(
     """Return the records in `view` from `position` on.
 
     Args:
-        view: A file of the log, or what is left of it to its end: a record must leave room for a
-            blank one, and a blank record must reach to the end.
-        position: Where the first record begins.
-        limit: A record that ends behind it is left, unchecked.
-        at: The physical offset of `position`.
-        records_max: How many records at most.
-        verify: What to check.
+        view: File of the log, or its rest up to the end: a record must leave space for a blank one,
+            and a blank record must reach to the end.
+        position: Begin of the first record.
+        limit: Limit of the scan. A record that ends behind it is not checked.
+        at: Physical offset of `position`.
+        records_max: Most records.
+        verify: Depth of the check.
     """
     starts, end, is_stopped = follow_lengths(view, position, limit, records_max)
     if starts:
@@ -123,16 +121,16 @@ def scan_records(
 def follow_lengths(
     view: memoryview, position: int, limit: int, records_max: int
 ) -> tuple[list[int], int, bool]:
-    """Hop from record to record by their lengths; nothing else of them is looked at.
+    """Follow the lengths of successive records, without other checks.
 
     Args:
-        view: Where they lie.
-        position: Where the first one begins.
-        limit: A record that ends behind it is left.
-        records_max: How many at most; no more are looked for behind `SCAN_BYTES_MAX`.
+        view: Bytes of the records.
+        position: Begin of the first record.
+        limit: End of the last record at most.
+        records_max: Most records; none begins behind `SCAN_BYTES_MAX`.
 
     Returns:
-        Where records seem to begin, where the last one ends, and whether no record can be there.
+        Apparent begins of records, the end of the last one, and whether no record can be there.
     """
     unpack, length = read_start, len(view)
     bytes_end = position + SCAN_BYTES_MAX
@@ -157,7 +155,7 @@ def follow_lengths(
 def _fault(
     view: memoryview, position: int, at: PhysicalOffset, verify: Verify
 ) -> CorruptRecord | None:
-    """Return what is wrong with the record or blank record at `position`, if anything is."""
+    """Return the error of the record or blank record at `position`; None = none."""
     try:
         if verify:
             record = check_record(view, position, at=at, next_file=True)
@@ -168,7 +166,7 @@ def _fault(
         else:
             decode_record(view, position, at=at, check_crc=False)
     except CorruptRecord as error:
-        # What it was raised in holds the view, and with it the file's map.
+        # The traceback refers to the view, and so to the map of the file.
         return error.with_traceback(None)
     return None
 
@@ -181,9 +179,9 @@ def _take(
     at: PhysicalOffset,
     verify: Verify,
 ) -> tuple[int, RecordBatch | None]:
-    """Check the records and take them apart; return how many are good before the first bad one.
+    """Check and decode the records. Return the number of valid ones before the first invalid one.
 
-    The batch is None when there is a bad one.
+    The batch is None if there is an invalid record.
     """
     parts = cut_out(data, layout.properties, layout.ends)
     topics = find_topics(data, layout.topics, layout.topic_bytes)
@@ -210,7 +208,7 @@ def _take(
 def _suspects(
     data: bytes, layout: RecordLayout, parts: list[bytes], topics: BatchTopics, room: int
 ) -> NDArray[np.bool_]:
-    """Tell which records a look at each by itself may find bad."""
+    """Return a mask of the suspect records, which need a check of their own."""
     crcs = crc31_of_ranges(data, layout.bodies, layout.body_ends)
     suspects: NDArray[np.bool_] = (crcs != layout.headers["body_crc"]) & (
         layout.body_ends > layout.bodies
@@ -226,7 +224,7 @@ def _suspects(
 
 
 def _queues(headers: Headers, topics: BatchTopics) -> tuple[QueueRows, ...]:
-    """Sort the records that can be in a queue."""
+    """Return the rows of each queue, without records that cannot be in one."""
     queue_ids = headers["queue_id"].astype(np.int64)
     names = [topic_name(topic) for topic in topics.names]
     legal = [name or "" for name in names]

@@ -1,7 +1,7 @@
-"""SQL92 conditions on a message's properties: read once, evaluated for every message. Pure.
+"""SQL92 conditions on a message's properties: parsed once, evaluated for every message. Pure.
 
-What stands in a condition, and what it means where properties are missing or are no numbers, is
-told in docs/howto/filter.md. Nothing of it is ever run as code.
+docs/howto/filter.md describes the language, with missing properties and properties that are no
+numbers. A condition is never run as Python code.
 """
 
 from ternmq_model.sql92.condition import Condition as Condition

@@ -1,4 +1,4 @@
-"""A parsed condition, ready to be asked about messages. Pure."""
+"""Parsed conditions. Pure."""
 
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,25 +13,25 @@ CACHED_CONDITIONS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """An SQL92 condition on a message's properties. Made by `compile_condition`."""
+    """SQL92 condition on a message's properties. Made by `compile_condition`."""
 
     text: str
-    """The condition as it was written."""
+    """Text of the condition."""
 
     steps: int = field(compare=False)
-    """Number of its parts: the most that evaluating it costs."""
+    """Number of its parts, the upper bound of its evaluation's cost."""
 
     ignored_from: int | None = field(compare=False)
-    """Position in `text` behind which all is ignored; None = nothing is."""
+    """Position in `text` from which on the text is ignored; None = none is ignored."""
 
     decide: Decide = field(compare=False, repr=False)
-    """Evaluates it: true, false or None for unknown; raises `Unconvertible`."""
+    """Function that evaluates the condition: true, false, None = unknown; or `Unconvertible`."""
 
     def matches(self, properties: Properties) -> bool:
-        """Tell whether it is true of a message.
+        """Return whether the condition is true for a message.
 
-        It is not where it is unknown, since properties are missing, and not where a property is no
-        number and is compared with one.
+        The result is False for an unknown value of a missing property, and for a comparison of a
+        number with a property that is no number.
         """
         try:
             return self.decide(properties) is True
@@ -41,10 +41,10 @@ class Condition:
 
 @lru_cache(maxsize=CACHED_CONDITIONS)
 def compile_condition(text: str) -> Condition:
-    """Return the condition that `text` is. The last hundred are kept.
+    """Return the condition in `text`. The last hundred conditions are cached.
 
     Raises:
-        UsageError: It is none, or beyond the bounds; tells where.
+        UsageError: The text is no condition or exceeds the bounds. The error has the position.
     """
     parsed = parse(text)
     return Condition(text, parsed.nodes, parsed.ignored_from, decision(parsed.tree))

@@ -1,7 +1,7 @@
 """Evaluation of a condition's tree, as a function of a message's properties. Pure.
 
-Each part becomes one closure that returns true, false, or None for unknown; what is known to be
-frequent has a shorter one. A string that cannot be converted raises, out of the whole condition.
+Each part becomes a closure that returns true, false, or None for unknown; frequent parts have
+shorter closures. A string that cannot be converted raises an error for the whole condition.
 
 Source: RocketMQ `LogicExpression`, `UnaryExpression`, `ComparisonExpression`.
 """
@@ -37,10 +37,10 @@ from ternmq_model.sql92.values import (
 
 
 class Properties(Protocol):
-    """A message's properties: a `dict`, or what looks them up when asked."""
+    """Properties of a message: a `dict` or a lazy mapping."""
 
     def get(self, name: str, /) -> str | None:
-        """Return the property's value; None when the message does not have it."""
+        """Return the value of a property; None = the message does not have it."""
         ...
 
 
@@ -59,7 +59,7 @@ _TURNED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 def decision(node: Node) -> Decide:
     """Return the function that evaluates a truth value.
 
-    It raises `Unconvertible` where nothing can be told.
+    The function raises `Unconvertible` for a string that cannot be converted.
     """
     return cast("Decide", _compiled(node))
 
@@ -110,7 +110,7 @@ def _not(decide: Decide) -> Evaluate:
 
 
 def _joined(decisions: Sequence[Decide], *, decided_by: bool) -> Evaluate:
-    """Return OR of the decisions when one that is true decides, else AND."""
+    """Return the OR of the decisions if `decided_by` is true, else the AND."""
 
     def joined(properties: Properties) -> Value:
         is_unknown = False

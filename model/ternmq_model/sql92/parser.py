@@ -1,7 +1,7 @@
 """Parser of the text of a condition to its tree, by recursive descent. Pure.
 
-What binds least comes first: OR, AND, equality, comparison, sign and NOT. A condition that is read
-stays within bounds: of its length, its depth and its number of parts.
+Operators in ascending order of precedence: OR, AND, equality, comparison, sign and NOT. The length
+of a condition, its depth and its number of parts are bounded.
 
 Source: RocketMQ `SelectorParser.jj`, `ComparisonExpression`, `ConstantExpression`.
 """
@@ -31,10 +31,10 @@ from ternmq_model.sql92.tree import (
 from ternmq_model.sql92.values import DOUBLE_LEAST, LONG_MAX, compare
 
 DEPTH_MAX: Final = 64
-"""Parts within parts."""
+"""Most levels of nested parts."""
 
 NODES_MAX: Final = 1024
-"""Parts of one condition: what its evaluation can cost."""
+"""Most parts of a condition, the bound of its evaluation's cost."""
 
 _ORDERS: Final = frozenset({"<", "<=", ">", ">="})
 _TEXT_TESTS: Final = frozenset({"CONTAINS", "STARTSWITH", "ENDSWITH"})
@@ -42,14 +42,14 @@ _AFTER_NOT: Final = _TEXT_TESTS | {"BETWEEN", "IN"}
 
 
 class ParsedCondition(NamedTuple):
-    """A condition that was read."""
+    """Parsed condition."""
 
     tree: Node
     nodes: int
     """Number of its parts."""
 
     ignored_from: int | None
-    """Position in the text behind which all is ignored."""
+    """Position from which on the text is ignored; None = none is ignored."""
 
 
 class _ParsedNode(NamedTuple):
@@ -58,12 +58,13 @@ class _ParsedNode(NamedTuple):
 
 
 def parse(text: str) -> ParsedCondition:
-    """Read a condition.
+    """Parse a condition.
 
-    As in RocketMQ, it ends where it cannot go on, and what follows is ignored.
+    As in RocketMQ, a condition ends before the first token that does not fit, and the rest is
+    ignored.
 
     Raises:
-        UsageError: It is none, or beyond the bounds; tells where.
+        UsageError: The text is no condition or exceeds the bounds. The error has the position.
     """
     tokens = Tokenizer(text)
     parser = _Parser(tokens)
@@ -76,7 +77,7 @@ def parse(text: str) -> ParsedCondition:
 
 
 class _Parser:
-    """Reads one condition."""
+    """Parser of one condition."""
 
     def __init__(self, tokens: Tokenizer) -> None:
         self._tokens = tokens
@@ -84,7 +85,7 @@ class _Parser:
         self.nodes = 0
 
     def any_of(self) -> _ParsedNode:
-        """Read what OR joins."""
+        """Parse parts joined by OR."""
         return self._joined("OR", self._all_of, AnyOf)
 
     def _all_of(self) -> _ParsedNode:
@@ -241,10 +242,10 @@ class _Parser:
             raise self._tokens.error(token.position, f"{text} is missing")
 
     def truth(self, part: _ParsedNode, token: Token) -> _ParsedNode:
-        """Return a part as a truth value; `token` says where it is wanted.
+        """Return a part as a truth value, for the operator `token`.
 
         Raises:
-            UsageError: It is a number or a string.
+            UsageError: The part is a number or a string.
         """
         if is_truth_value(part.node):
             return part

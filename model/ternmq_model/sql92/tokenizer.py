@@ -1,7 +1,7 @@
-"""Tokenizer of the text of a condition: one token at a time. Pure.
+"""Tokenizer of the text of a condition, one token at a time. Pure.
 
-Only as much is read as the parser asks for: what follows a condition is ignored, and need not
-consist of tokens.
+The tokenizer reads only as far as the parser needs: the text behind a condition is ignored and need
+not consist of tokens.
 
 Source: RocketMQ `SelectorParser.jj`.
 """
@@ -21,11 +21,11 @@ KEYWORDS: Final = frozenset(
         "STARTSWITH", "TRUE",
     }
 )  # fmt: skip
-"""Written in any case; no property can have such a name."""
+"""Keywords, in any case. No property can have such a name."""
 
 
 class TokenKind(enum.Enum):
-    """The kind of a token."""
+    """Kind of a token."""
 
     KEYWORD = "keyword"
     NAME = "name"
@@ -37,20 +37,20 @@ class TokenKind(enum.Enum):
 
 
 class Token(NamedTuple):
-    """One token."""
+    """Token of a condition."""
 
     kind: TokenKind
     text: str
-    """As it is written; a keyword in capitals."""
+    """Text of the token; a keyword in capitals."""
 
     position: int
-    """Position of its first character."""
+    """Position of the first character."""
 
 
 _SKIPPED: Final = re.compile(
     r"(?:[ \t\n\r\f]+|--[^\n\r]*(?:\r\n|\n|\r)|/\*[^*]*\*(?:\*|[^*/][^*]*\*)*/)+"
 )
-"""Blanks and comments. A `--` without an end of line after it is no comment: two signs."""
+"""Blanks and comments. A `--` without an end of line behind it is not a comment but two signs."""
 
 _TOKEN: Final = re.compile(
     r"(?P<NAME>[A-Za-z_$][A-Za-z0-9_$]*)"
@@ -63,7 +63,7 @@ _TOKEN: Final = re.compile(
 
 
 class Tokenizer:
-    """The tokens of one text, in order.
+    """Tokens of one text, in order.
 
     Raises:
         UsageError: The text is too long.
@@ -83,24 +83,24 @@ class Tokenizer:
         """Return the next token, or the one `count` tokens behind it, without taking it.
 
         Raises:
-            UsageError: What is there is none.
+            UsageError: The text there is no token.
         """
         while len(self._ahead) <= count:
             self._ahead.append(self._scan())
         return self._ahead[count]
 
     def take(self) -> Token:
-        """Return the next token and go on behind it.
+        """Consume and return the next token.
 
         Raises:
-            UsageError: What is there is none.
+            UsageError: The text there is no token.
         """
         token = self.peek()
         del self._ahead[0]
         return token
 
     def error(self, position: int, what: str) -> UsageError:
-        """Return the error that tells where in the text something is wrong; characters from 1."""
+        """Return an error with the position in the text, counted from 1."""
         rest = self._text[position : position + _EXCERPT_CHARACTERS]
         where = f"at character {position + 1}, {rest!r}" if rest else "at the end"
         return UsageError(f"SQL92: {what} {where}")

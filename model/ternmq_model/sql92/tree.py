@@ -1,4 +1,4 @@
-"""The syntax tree of a condition: a tree of values. Pure.
+"""Syntax tree of a condition. Pure.
 
 Source: RocketMQ `filter.expression`.
 """
@@ -10,61 +10,61 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Value: TypeAlias = str | int | float | bool | None
-"""The truth of a part of a condition. None: not known, since a property is missing."""
+"""Value of a part of a condition. None = unknown, since a property is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value that stands there. NULL counts as a truth value, as TRUE and FALSE do."""
+    """Literal value. NULL is a truth value like TRUE and FALSE."""
 
     value: Value
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """The message's property of this name: a string, or nothing."""
+    """Property of the message: a string, or unknown."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Negative:
-    """The number with the other sign. A property is no number: nothing is known of its negative."""
+    """Negative of a number. The negative of a property, which is a string, is unknown."""
 
     of: "Node"
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """A property where a truth value is wanted: there it is false, whatever it is."""
+    """Property in the place of a truth value: false for every value."""
 
     of: Property
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The contrary."""
+    """Negation of a truth value."""
 
     of: "Node"
 
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """True when all are, false when any is."""
+    """Conjunction: true if all parts are true, false if any is false."""
 
     parts: "Sequence[Node]"
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """True when any is, false when all are."""
+    """Disjunction: true if any part is true, false if all are false."""
 
     parts: "Sequence[Node]"
 
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """Both sides are the same."""
+    """Equality of both sides."""
 
     left: "Node"
     right: "Node"
@@ -79,18 +79,18 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """One number stands so to another."""
+    """Comparison of two numbers."""
 
     left: "Node"
     symbol: str
-    """One of `<`, `<=`, `>`, `>=`."""
+    """Operator: `<`, `<=`, `>` or `>=`."""
 
     right: "Node"
 
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """A property is one of some strings."""
+    """Test whether a property is one of some strings."""
 
     of: Property
     strings: frozenset[str]
@@ -99,11 +99,11 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class HasText:
-    """A string has another one somewhere, at its beginning or at its end."""
+    """Test whether a string contains, begins with or ends with another one."""
 
     of: "Node"
     where: str
-    """`CONTAINS`, `STARTSWITH` or `ENDSWITH`."""
+    """Operator: `CONTAINS`, `STARTSWITH` or `ENDSWITH`."""
 
     text: str
     is_negated: bool
@@ -126,12 +126,12 @@ Node: TypeAlias = (
 
 
 def is_number(value: Value) -> bool:
-    """Tell whether a value is a number; a truth value is none."""
+    """Return whether a value is a number. Truth values are no numbers."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_truth_value(node: Node) -> bool:
-    """Tell whether a part comes to true, false or unknown, and to nothing else."""
+    """Return whether a part always evaluates to true, false or unknown."""
     if isinstance(node, Literal):
         return node.value is None or isinstance(node.value, bool)
     return not isinstance(node, Property | Negative)

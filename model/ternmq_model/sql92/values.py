@@ -1,4 +1,4 @@
-"""Comparison of the values of a condition: properties are strings, whatever they mean. Pure.
+"""Comparison of the values of a condition. Properties are always strings. Pure.
 
 Source: RocketMQ `ComparisonExpression`, Java's `Long.valueOf`, `Double.valueOf`, `compareTo`.
 """
@@ -13,7 +13,7 @@ from ternmq_model.sql92.tree import Value
 LONG_MIN: Final = -(1 << 63)
 LONG_MAX: Final = (1 << 63) - 1
 DOUBLE_LEAST: Final = 5e-324
-"""The least that a number with a point may be: RocketMQ refuses what is below, 0.0 among it."""
+"""Least number with a decimal point. RocketMQ refuses lower ones, 0.0 included."""
 
 _LONG: Final = re.compile(r"[+-]?\d+")
 _DOUBLE: Final = re.compile(
@@ -23,14 +23,14 @@ _DOUBLE: Final = re.compile(
 
 
 class Unconvertible(ValueError):
-    """A string is not what it is compared with: nothing can be told of the whole condition."""
+    """Error for a string of another type than the compared value. The whole condition fails."""
 
 
 def long_of(text: str) -> int:
-    """Return the whole number that `text` is.
+    """Return the integer in `text`.
 
     Raises:
-        Unconvertible: It is none of 64 bits.
+        Unconvertible: `text` is no integer of 64 bits.
     """
     if _LONG.fullmatch(text) is None:
         raise Unconvertible(text)
@@ -44,10 +44,10 @@ def long_of(text: str) -> int:
 
 
 def double_of(text: str) -> float:
-    """Return the number that `text` is; blanks around it do not count.
+    """Return the number in `text`, without surrounding blanks.
 
     Raises:
-        Unconvertible: It is none.
+        Unconvertible: `text` is no number.
     """
     found = _DOUBLE.fullmatch(trimmed(text))
     if found is None:
@@ -61,7 +61,7 @@ def bool_of(text: str) -> bool:
 
 
 def compare_doubles(left: float, right: float) -> int:
-    """Return -1, 0 or 1 as `left` is less, the same or more: NaN is most, -0.0 less than 0.0."""
+    """Return -1, 0 or 1 for `left` less than, equal to or above `right`. NaN > all, -0.0 < 0.0."""
     if left < right:
         return -1
     if left > right:
@@ -77,13 +77,13 @@ def compare_doubles(left: float, right: float) -> int:
 
 
 def compare(left: str | float | bool, right: str | float | bool) -> int:
-    """Return -1, 0 or 1 as `left` is less than `right`, the same, or more.
+    """Return -1, 0 or 1 for `left` less than, equal to or above `right`.
 
-    A string beside a number or a truth value is taken for one. A number and a truth value are
-    never the same.
+    A string beside a number or a truth value is converted to that type. A number and a truth value
+    are never equal.
 
     Raises:
-        Unconvertible: It is none.
+        Unconvertible: The string cannot be converted.
     """
     if isinstance(left, str):
         if isinstance(right, str):
@@ -105,10 +105,10 @@ def _like(text: str, other: float | bool) -> float | bool:
 
 
 def are_equal(left: Value, right: Value) -> bool | None:
-    """Tell whether both are the same, as they are when both are missing; None when the left one is.
+    """Return whether both are equal, also if both are missing; None = only the left one is missing.
 
     Raises:
-        Unconvertible: One is a string that cannot be taken for what the other is.
+        Unconvertible: A string cannot be converted to the type of the other value.
     """
     if left is None:
         return True if right is None else None
@@ -116,9 +116,9 @@ def are_equal(left: Value, right: Value) -> bool | None:
 
 
 def order(left: Value, right: Value) -> int | None:
-    """Return how two numbers compare, as `compare` does, or None when one of them is missing.
+    """Return the result of `compare` for two numbers; None = one of them is missing.
 
-    Two strings are taken for numbers with a point.
+    Two strings are converted to numbers with a decimal point.
 
     Raises:
         Unconvertible: A string is no number.
