@@ -147,7 +147,7 @@ def test_missing_store_is_reported(tmp_path: Path) -> None:
         StoreDirectory(RealFileSystem(), tmp_path / "nothing")
 
 
-def test_middle_stretch_has_exactly_the_rows_asked_for(directory: StoreDirectory) -> None:
+def test_middle_range_has_exactly_the_rows_asked_for(directory: StoreDirectory) -> None:
     queue = next(queue for queue in directory.queues() if queue.topic == "Orders")
     middle = ScanRange(queue.topic, queue.queue_id, queue.begin + 3, queue.begin + 7)
     rows = rows_of(scan_queue(directory, middle, ALL))

@@ -194,7 +194,7 @@ def test_closed_iterator_reads_no_more(dev: ServiceProcess, scanner: BlockingSca
 
 
 @pytest.mark.parametrize("by_scan", [True, False])
-def test_stretch_of_a_topic_created_again_is_lost_although_the_topic_has_its_offsets(
+def test_range_of_a_topic_created_again_is_lost_although_the_topic_has_its_offsets(
     dev: ServiceProcess, scanner: BlockingScanner, by_scan: bool
 ) -> None:
     topic = f"CreatedAgain{by_scan}"

@@ -125,16 +125,16 @@ def collected(scan: Iterable[ScanStep], wanted: ScanSpec) -> list[Row]:
 
 @given(WANTED, st.sampled_from(QUEUES), st.integers(0, 50), st.integers(0, 50), st.booleans())
 @settings(max_examples=examples(50))
-def test_scanned_stretch_equals_the_stored_messages(
+def test_scanned_range_equals_the_stored_messages(
     wanted: ScanSpec, queue: tuple[str, int], begin: int, end: int, is_open: bool
 ) -> None:
     files, rows = filled()
     store = open_store(files, config=CONFIG) if is_open else None
     directory = StoreDirectory(files, ROOT, "b")
     assert directory.is_in_use is is_open
-    stretch = ScanRange(*queue, begin, max(begin, end))
-    found = collected(scan_queue(directory, stretch, wanted), wanted)
-    there = [rows[*queue, offset] for offset in range(stretch.begin, stretch.end)]
+    scan_range = ScanRange(*queue, begin, max(begin, end))
+    found = collected(scan_queue(directory, scan_range, wanted), wanted)
+    there = [rows[*queue, offset] for offset in range(scan_range.begin, scan_range.end)]
     assert found == expected(there, wanted)
     if store is not None:
         store.close()
@@ -161,7 +161,7 @@ def test_parts_of_a_log_are_its_messages_in_order(
 
 @given(st.data())
 @settings(max_examples=examples(50))
-def test_parts_of_stretches_equal_the_stretches(data: st.DataObject) -> None:
+def test_parts_of_ranges_equal_the_ranges(data: st.DataObject) -> None:
     directory = StoreDirectory(filled()[0], ROOT)
     ranges = [
         queue._replace(begin=begin, end=data.draw(st.integers(begin, queue.end)))
@@ -204,15 +204,15 @@ def test_changed_byte_of_the_log_alone_loses_its_message_and_is_reported(
     skipping = ScanSpec(batch_rows_max=rows_max, skips_damaged=True)
     passed_over = 0
     for topic, queue_id in QUEUES:
-        stretch = ScanRange(topic, queue_id, 0, COUNT // 3)
-        steps = list(scan_queue(directory, stretch, skipping))
+        scan_range = ScanRange(topic, queue_id, 0, COUNT // 3)
+        steps = list(scan_queue(directory, scan_range, skipping))
         found = [row for each in steps if each.batch is not None for row in each.batch.to_pylist()]
-        assert steps[-1].next_offset == stretch.end
+        assert steps[-1].next_offset == scan_range.end
         assert all(row == rows[topic, queue_id, row["queueOffset"]] for row in found)
         assert len(found) + steps[-1].damaged == COUNT // 3
         passed_over += steps[-1].damaged
         strict = ScanSpec(batch_rows_max=rows_max)
-        scan = scan_queue(directory, stretch, strict)
+        scan = scan_queue(directory, scan_range, strict)
         if not steps[-1].damaged:
             assert collected(scan, strict) == found
             continue

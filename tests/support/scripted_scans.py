@@ -20,7 +20,7 @@ def numbered(data: bytes, offset: int) -> bytes:
 
 
 class ScriptedClient:
-    """What reading stretches needs of a client.
+    """What reading ranges needs of a client.
 
     Args:
         scripts: What each connection says, one after the other; the last one again and again.

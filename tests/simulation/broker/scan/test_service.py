@@ -72,7 +72,7 @@ async def ask(stream: Any, topic: str = "T", **fields: Any) -> list[messages.Sca
 async def to_the_end(
     stream: ClientStream[messages.ScanReply, messages.ScanRequest],
 ) -> messages.ScanReply | None:
-    """Return the reply that ends the stretch; None when the stream ends."""
+    """Return the reply that ends the range; None when the stream ends."""
     while (reply := await stream.read()) is not None and not reply.ends_stretch:
         pass
     return reply
@@ -120,7 +120,7 @@ def test_long_batch_comes_in_pieces_and_the_last_ends_it() -> None:
     run_in_virtual_time(main())
 
 
-def test_stretch_ends_with_the_queue_and_an_empty_one_at_once() -> None:
+def test_range_ends_with_the_queue_and_an_empty_one_at_once() -> None:
     async def main() -> None:
         async with serving() as (_, client, processes):
             assert (await scan(client, end_offset=1_000))[-1].next_offset == 10
@@ -132,7 +132,7 @@ def test_stretch_ends_with_the_queue_and_an_empty_one_at_once() -> None:
     run_in_virtual_time(main())
 
 
-def test_stream_carries_several_stretches_even_after_a_refusal() -> None:
+def test_stream_carries_several_ranges_even_after_a_refusal() -> None:
     async def main() -> None:
         async with serving() as (_, client, _processes):
             stream = client.connection.open(service_methods.SCAN)
@@ -255,7 +255,7 @@ def test_cancelled_scan_leaves_its_process_to_the_next() -> None:
     run_in_virtual_time(main())
 
 
-def test_long_stretch_yields_its_process_and_resumes() -> None:
+def test_long_range_yields_its_process_and_resumes() -> None:
     async def main() -> None:
         async with serving(scan_processes=1) as (_, client, processes):
             stream = client.connection.open(service_methods.SCAN)
@@ -304,7 +304,7 @@ async def measure(client: Client, *stretches: tuple[Any, ...]) -> list[tuple[int
     return [(each.end_offset, each.bytes) for each in reply.stretches]
 
 
-def test_stretches_are_measured_by_record_lengths() -> None:
+def test_ranges_are_measured_by_record_lengths() -> None:
     async def main() -> None:
         async with serving(0) as (_, client, _processes):
             for length in range(10):
@@ -338,7 +338,7 @@ def test_stretches_are_measured_by_record_lengths() -> None:
     run_in_virtual_time(main())
 
 
-def test_unmeasurable_stretches_are_refused_by_name() -> None:
+def test_unmeasurable_ranges_are_refused_by_name() -> None:
     async def main() -> None:
         async with serving(0) as (_, client, _processes):
             assert await measure(client) == []

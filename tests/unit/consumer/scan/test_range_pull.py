@@ -63,7 +63,7 @@ def sizes(some: PulledBatch) -> list[int]:
     return [int.from_bytes(text[at : at + 4], "little") for at in range(0, len(text), 4)]
 
 
-def test_records_are_cut_at_the_end_of_the_stretch() -> None:
+def test_records_are_cut_at_the_end_of_the_range() -> None:
     async def main() -> None:
         told = client([pulled(5, 9), pulled(9, 30)])
         assert await offsets(told, 5, 11) == [(4, 9), (2, 11)]
@@ -90,7 +90,7 @@ def test_pull_resumes_where_a_broken_connection_left_off() -> None:
     run_in_virtual_time(main())
 
 
-def test_damaged_messages_are_counted_within_the_stretch() -> None:
+def test_damaged_messages_are_counted_within_the_range() -> None:
     async def main() -> None:
         told = client(
             [pulled(5, 8, next_offset=9, damaged=1), ConnectionLost("broke")],
@@ -106,7 +106,7 @@ def test_damaged_messages_are_counted_within_the_stretch() -> None:
     run_in_virtual_time(main())
 
 
-def test_complete_stretch_needs_no_further_request() -> None:
+def test_complete_range_needs_no_further_request() -> None:
     async def main() -> None:
         told = client([pulled(5, 12), ConnectionLost("broke")])
         assert await offsets(told, 5, 12) == [(7, 12)]
@@ -148,7 +148,7 @@ def test_stale_correction_of_a_broker_is_retried() -> None:
     run_in_virtual_time(main())
 
 
-def test_queue_ending_before_the_stretch_is_retried_for_a_while() -> None:
+def test_queue_ending_before_the_range_is_retried_for_a_while() -> None:
     async def main() -> None:
         told = client([pulled(5, 9)], end=9)
         with pytest.raises(RangeLost, match="the queue ends at 9"):
@@ -173,7 +173,7 @@ def test_offsets_a_slave_lacks_are_waited_for_and_never_lost() -> None:
     run_in_virtual_time(main())
 
 
-def test_stretch_of_a_deleted_topic_is_lost() -> None:
+def test_range_of_a_deleted_topic_is_lost() -> None:
     async def main() -> None:
         def describe(_request: admin.DescribeTopicRequest) -> admin.DescribeTopicReply:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, "no", "broker-a")
@@ -190,7 +190,7 @@ def test_stretch_of_a_deleted_topic_is_lost() -> None:
 
 
 @pytest.mark.parametrize(("known", "is_read"), [(None, True), (70, True), (69, False)])
-def test_stretch_of_a_topic_created_again_is_lost(known: int | None, is_read: bool) -> None:
+def test_range_of_a_topic_created_again_is_lost(known: int | None, is_read: bool) -> None:
     async def main() -> None:
         def describe(_request: admin.DescribeTopicRequest) -> admin.DescribeTopicReply:
             queue = admin.QueueStatus(queue_id=2, max_offset=1_000)

@@ -103,7 +103,7 @@ def test_incomplete_batch_is_read_again_without_duplicates() -> None:
     run_in_virtual_time(main())
 
 
-def test_complete_stretch_needs_no_further_request() -> None:
+def test_complete_range_needs_no_further_request() -> None:
     async def main() -> None:
         client = ScriptedClient([[batch(SCHEMA + b"all", 16), ConnectionLost("broke")]])
         assert [each.data for each in await _read(client, 10, 16)] == [b"all"]
@@ -187,7 +187,7 @@ def test_stale_correction_of_a_broker_is_retried() -> None:
     run_in_virtual_time(main())
 
 
-def test_queue_ending_before_the_stretch_is_retried_for_a_while() -> None:
+def test_queue_ending_before_the_range_is_retried_for_a_while() -> None:
     async def main() -> None:
         client = ScriptedClient([[end(12, min_offset=3)]])
         begun_ms = client.env.clock.monotonic_ms()
@@ -228,7 +228,7 @@ def test_offsets_a_slave_lacks_are_waited_for_and_never_lost() -> None:
     run_in_virtual_time(main())
 
 
-def test_stretch_of_a_deleted_topic_is_lost_when_the_master_confirms() -> None:
+def test_range_of_a_deleted_topic_is_lost_when_the_master_confirms() -> None:
     async def main() -> None:
         deleted = status(ResponseCode.TOPIC_NOT_EXIST, 12)
         refused = refusal(ResponseCode.TOPIC_NOT_EXIST, "no", "broker-a")

@@ -57,7 +57,7 @@ def test_records_and_blanks_come_in_log_order_without_the_rest() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 4, 30, 35, 39, 85])
-def test_bad_stretch_ends_where_the_next_record_begins(at: int) -> None:
+def test_bad_range_ends_where_the_next_record_begins(at: int) -> None:
     files = store_with(5)
     good = walk(files)
     files.nodes[log_file(0)].data[good[1].offset + at] ^= 0xFF

@@ -208,8 +208,8 @@ def test_refusal_is_predicted_alone() -> None:
 
 def test_bad_records_that_stay_in_place_are_reported() -> None:
     words, said = said_of(DAMAGES["a record amid that is read again"], is_clean=False)
-    (stretch,) = said.damaged
-    assert f"bad bytes at {stretch.start} of the log stay in place, with their units" in words
+    (damaged,) = said.damaged
+    assert f"bad bytes at {damaged.start} of the log stay in place, with their units" in words
     assert "cut" not in words
 
 

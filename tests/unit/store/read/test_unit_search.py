@@ -238,7 +238,7 @@ def drained(store: MessageStore) -> list[int]:
 
 
 @pytest.mark.parametrize("are_units_lost", [False, True])
-def test_lost_stretch_is_searched_once_for_all_its_messages(
+def test_lost_range_is_searched_once_for_all_its_messages(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, are_units_lost: bool
 ) -> None:
     store, files = restarted(400)
@@ -265,7 +265,7 @@ def test_lost_stretch_is_searched_once_for_all_its_messages(
 
 
 @pytest.mark.parametrize("how", ["noted", "file"])
-def test_message_of_a_stretch_known_to_be_lost_is_not_looked_for(
+def test_message_of_a_range_known_to_be_lost_is_not_looked_for(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = replace(BIG, commit_log_file_bytes=8192)

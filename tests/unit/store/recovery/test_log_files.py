@@ -193,7 +193,7 @@ def test_file_at_an_odd_place_is_a_stray() -> None:
     assert [stray.file.base for stray in found.strays] == [50]
 
 
-def test_foreign_file_leaves_a_damaged_stretch() -> None:
+def test_foreign_file_leaves_a_damaged_range() -> None:
     found = plan(
         (0, 100), (100, 100), (200, 100), (300, 100), known=CLOSED_AT_350, firsts={100: FAR}
     )

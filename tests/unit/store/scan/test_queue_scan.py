@@ -1,4 +1,4 @@
-"""Reading a stretch of a queue from outside of its broker."""
+"""Reading a range of a queue from outside of its broker."""
 
 import errno
 import sys
@@ -64,8 +64,8 @@ def scan(
 ) -> list[ScanStep]:
     """Scan the queue."""
     directory = StoreDirectory(files, ROOT)
-    stretch = ScanRange("A", 0, begin, end)
-    return list(scan_queue(directory, stretch, wanted, **bounds))
+    scan_range = ScanRange("A", 0, begin, end)
+    return list(scan_queue(directory, scan_range, wanted, **bounds))
 
 
 def numbers(scanned: Iterable[ScanStep]) -> Sequence[int]:
@@ -79,7 +79,7 @@ def log_path(number: int) -> Any:
     return ROOT / "commitlog" / f"{number * LOG_FILE_BYTES:020d}"
 
 
-def test_stretch_is_read_across_file_borders() -> None:
+def test_range_is_read_across_file_borders() -> None:
     files = filled()
     assert numbers(scan(files, 3, 37)) == list(range(3, 37))
     assert scan(files, 3, 37)[-1].next_offset == 37
@@ -244,8 +244,8 @@ def test_known_damage_is_not_served() -> None:
     directory = StoreDirectory(files, ROOT)
     units = directory.unit_files("A", 0, 0, 5)
     places = units.units(units.min_offset, 5)["offset"].tolist()
-    stretch = DamagedRange(PhysicalOffset(places[1]), PhysicalOffset(places[3]), "bits")
-    save_notes(files, ROOT, replace(notes, quarantined=(stretch,)))
+    damaged = DamagedRange(PhysicalOffset(places[1]), PhysicalOffset(places[3]), "bits")
+    save_notes(files, ROOT, replace(notes, quarantined=(damaged,)))
     with pytest.raises(MessageDamaged, match=r"message 1 .*a known damaged range"):
         scan(files, 0, 5)
     steps = scan(files, 0, 5, replace(NUMBERS, skips_damaged=True))
@@ -310,13 +310,13 @@ def test_distant_records_need_no_map(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("it is not to be mapped")
 
     directory = StoreDirectory(files, ROOT)
-    stretch = ScanRange("A", 0, 0, 10)
-    assert numbers(scan_queue(directory, stretch, NUMBERS)) == list(range(10))
+    scan_range = ScanRange("A", 0, 0, 10)
+    assert numbers(scan_queue(directory, scan_range, NUMBERS)) == list(range(10))
     monkeypatch.setattr(MemoryFile, "map", map_nothing)
     with pytest.raises(AssertionError):
-        list(scan_queue(directory, stretch, NUMBERS))
+        list(scan_queue(directory, scan_range, NUMBERS))
     directory.may_map = False
-    assert numbers(scan_queue(directory, stretch, NUMBERS)) == list(range(10))
+    assert numbers(scan_queue(directory, scan_range, NUMBERS)) == list(range(10))
 
 
 def test_failing_disk_is_reported_with_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,17 +422,17 @@ def test_missing_body_package_is_reported_while_the_log_is_mapped(
     settle(store)
     store.close()
     directory = StoreDirectory(RealFileSystem(), tmp_path)
-    stretch = ScanRange("A", 0, 0, 20)
+    scan_range = ScanRange("A", 0, 0, 20)
     whole = ScanSpec(columns=["body"])
-    batches = [step.batch for step in scan_queue(directory, stretch, whole)]
+    batches = [step.batch for step in scan_queue(directory, scan_range, whole)]
     rows = [row for batch in batches if batch is not None for row in batch.to_pylist()]
     assert rows == [{"body": bytes(10_000)}] * 20
     monkeypatch.setitem(sys.modules, "lz4.frame", None)
     with pytest.raises(MissingPackage, match=r"ternmq\[compression\]"):
-        list(scan_queue(directory, stretch, whole))
+        list(scan_queue(directory, scan_range, whole))
 
 
-def test_lost_stretch_costs_a_scan_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_range_costs_a_scan_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
     files, sought, find = filled(), list[int](), UnitSearch.find
 
     def noted(search: UnitSearch, number: int, was: Unit) -> Sequence[UnitRepair]:

@@ -60,14 +60,14 @@ def test_scan_requests_are_answered_in_turn_until_the_broker_is_gone(place: Plac
     place.ask(FrameKind.REQUEST, 1, REQUEST.to_bytes())
     place.ask(FrameKind.REQUEST, 2, replace(REQUEST, begin_offset=8).to_bytes())
     os.close(place.requests)
-    # Its input has ended after the second request: the look for a stop finds that, in mid-stretch.
+    # Its input has ended after the second request: the look for a stop finds that, in mid-range.
     serve(place.pipes, count_up)
     heard = place.heard()
     assert [header.request_id for header, _ in heard] == [1]
     assert heard[0][1] == b"schema"
 
 
-def test_unwanted_stretch_ends_at_once_and_the_next_is_served(
+def test_unwanted_range_ends_at_once_and_the_next_is_served(
     place: Place,
 ) -> None:
     turns: list[int] = []
@@ -93,7 +93,7 @@ def test_unwanted_stretch_ends_at_once_and_the_next_is_served(
     assert turns == [0, 6, 7, 0, 9, 9]
 
 
-def test_late_stop_harms_no_later_stretch(place: Place) -> None:
+def test_late_stop_harms_no_later_range(place: Place) -> None:
     place.ask(FrameKind.REQUEST, 1, replace(REQUEST, begin_offset=8).to_bytes())
     place.ask(FrameKind.STOP, 0)
 

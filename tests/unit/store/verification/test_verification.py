@@ -413,7 +413,7 @@ def of_keys(config: StoreConfig) -> MemoryFileSystem:
     return files
 
 
-@pytest.mark.parametrize("what", ["one bit", "stretch", "stretch noted before", "file"])
+@pytest.mark.parametrize("what", ["one bit", "range", "range noted before", "file"])
 @pytest.mark.parametrize(("slots", "entries"), [(20, 40), (200, 4000), (1000, 4000)])
 def test_index_stays_as_it_is_behind_damage_of_the_log(slots: int, entries: int, what: str) -> None:
     config = replace(SOME, index_slots=slots, index_entries=entries)
@@ -427,7 +427,7 @@ def test_index_stays_as_it_is_behind_damage_of_the_log(slots: int, entries: int,
         files.nodes[path].data[2000:4000] = 0
     before = {path: files.nodes[path].data.tobytes() for path in index_files(files)}
     store = open_store(files, config=config)
-    if what == "stretch noted before":
+    if what == "range noted before":
         assert len(readable(store)) < 300
     go_round(store)
     assert {path: files.nodes[path].data.tobytes() for path in index_files(files)} == before

@@ -1,4 +1,4 @@
-"""Reading stretches of queues while brokers come and go."""
+"""Reading ranges of queues while brokers come and go."""
 
 import asyncio
 
