@@ -22,15 +22,15 @@ from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virt
 
 
 class AnEnds(TransactionEnds):
-    """Keeps what is told."""
+    """Recorder of the requests that end transactions."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, transactions.EndTransactionRequest]] = []
 
-    def tell(
+    def send(
         self, broker_name: str, request: transactions.EndTransactionRequest, *, timeout_s: float
     ) -> "asyncio.Future[transactions.EndTransactionReply]":
-        """Keep it."""
+        """Record the request."""
         self.told.append((broker_name, request))
         return asyncio.get_running_loop().create_future()
 
