@@ -399,12 +399,12 @@ def _addresses(texts: Sequence[str], setting: str, *, may_be_any: bool) -> tuple
     """Return the addresses, each once; all can be dialled.
 
     Args:
-        texts: As an operator wrote them.
-        setting: Its name, for the error.
+        texts: Texts of an operator.
+        setting: Name of the setting, for the error.
         may_be_any: The host "*" is legal: the one through which a reader reached the NameServer.
 
     Raises:
-        ConfigError: One of them cannot be dialled; names that one.
+        ConfigError: A text is no address; names the text.
     """
     addresses: list[Address] = []
     for text in texts:

@@ -38,10 +38,10 @@ async def add_times(
 
 
 def timed_offsets(progress: admin.GroupProgress) -> list[QueueOffset]:
-    """Return the offsets of the messages whose times show a group's lag: last consumed, next. Pure.
+    """Return the offsets of the last consumed and the next message, which determine the lag. Pure.
 
-    A group that never consumed the queue, or whose next message is deleted, resumes at the first
-    message of the queue.
+    Without an offset, or after the deletion of the next message, the next one is the first of the
+    queue.
     """
     first, end = progress.min_offset, progress.max_offset
     return [

@@ -106,17 +106,17 @@ class AdminService:
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)
         reply = admin.PutTopicsReply()
         put: list[str] = []
-        for told in request.topics:
+        for requested in request.topics:
             try:
-                reply.results.add(created=self._put(told))
-                put.append(told.topic)
+                reply.results.add(created=self._put(requested))
+                put.append(requested.topic)
             except (IllegalName, RefusedError) as error:
                 reply.results.add(status=status_of(error))
         if put:
             await self._save_topics(put)
         return reply
 
-    def _put(self, told: common.TopicConfig) -> bool:
+    def _put(self, requested: common.TopicConfig) -> bool:
         """Create or change a topic, in memory; return whether it is new.
 
         Raises:
@@ -124,7 +124,7 @@ class AdminService:
             RefusedError: The topic belongs to the broker, a number is out of bounds, or the table
                 is full.
         """
-        config = _checked(told)
+        config = _checked(requested)
         self._tables.topics.check_new(config.topic)
         is_new = self._tables.topics.put(config, now_ms=self._clock.wall_ms())
         logger.info(
@@ -283,24 +283,26 @@ class AdminService:
         return config
 
 
-def _checked(told: common.TopicConfig) -> TopicConfig:
+def _checked(requested: common.TopicConfig) -> TopicConfig:
     """Return the requested settings of a topic after a check.
 
     Raises:
         IllegalName: The name is illegal.
         RefusedError: The topic belongs to the broker, or a number is out of bounds.
     """
-    topic = check_topic(told.topic)
+    topic = check_topic(requested.topic)
     if is_system_topic(topic):
         raise refusal(ResponseCode.NO_PERMISSION, f"topic {topic!r} belongs to the broker")
-    for kind, count in (("read", told.read_queues), ("write", told.write_queues)):
+    for kind, count in (("read", requested.read_queues), ("write", requested.write_queues)):
         if not 1 <= count <= QUEUES_MAX:
             remark = f"topic {topic!r}: {count} {kind} queues; must be 1 to {QUEUES_MAX}"
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)
-    if told.permissions & ~_PERMISSIONS or not told.permissions:
-        remark = f"topic {topic!r}: permissions {told.permissions}; must be 1 to {_PERMISSIONS}"
+    if requested.permissions & ~_PERMISSIONS or not requested.permissions:
+        remark = (
+            f"topic {topic!r}: permissions {requested.permissions}; must be 1 to {_PERMISSIONS}"
+        )
         raise refusal(ResponseCode.INVALID_PARAMETER, remark)
-    if told.sys_flag & ~3:
-        remark = f"topic {topic!r}: sys_flag {told.sys_flag}; must be 0 to 3"
+    if requested.sys_flag & ~3:
+        remark = f"topic {topic!r}: sys_flag {requested.sys_flag}; must be 0 to 3"
         raise refusal(ResponseCode.INVALID_PARAMETER, remark)
-    return topic_config_from_pb(told)
+    return topic_config_from_pb(requested)

@@ -2,7 +2,7 @@
 
 A master and a slave are built of the same parts and serve the same RPCs. A master delivers delayed
 and timed messages, checks transactions, stores events, and waits for its slaves. A slave has no
-timers: it stores what its master stored, and refuses what its master alone may do.
+timers: it copies the log of its master, and refuses requests that only a master may serve.
 
 Three more differences lie where they matter. A slave gives no locks and creates no topics
 (`groups/assembly`). It directs readers to the master (`pull/answers`). Its retention counts ages to
@@ -269,7 +269,7 @@ class BrokerAssembly:
         )
 
     def handlers(self) -> Sequence[Handler]:
-        """Return the handlers of all services; a slave's refuse what only a master may do."""
+        """Return the handlers of all services; those of a slave refuse requests for its master."""
         handlers = [handler for service in self._services for handler in service.handlers()]
         if not self._member.is_slave:
             return handlers

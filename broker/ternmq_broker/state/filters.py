@@ -121,25 +121,25 @@ class FilterTable:
             log_end: End of the log.
         """
         used: set[str] = set()
-        for wanted in subscriptions:
-            used.add(wanted.topic)
-            known = self._filters.get((wanted.topic, group))
-            if known is not None and wanted.version_ms < _newest(known, now_ms):
+        for subscription in subscriptions:
+            used.add(subscription.topic)
+            known = self._filters.get((subscription.topic, group))
+            if known is not None and subscription.version_ms < _newest(known, now_ms):
                 continue  # a newer one is stored
-            if known is not None and not known.dead_at_ms and _is_of(known, wanted):
-                self.put(replace(known, client_version=wanted.version_ms))
+            if known is not None and not known.dead_at_ms and _is_of(known, subscription):
+                self.put(replace(known, client_version=subscription.version_ms))
                 continue
             self.put(
                 ConsumerFilter(
-                    wanted.topic,
+                    subscription.topic,
                     group,
-                    wanted.expression,
-                    wanted.expression_type,
-                    wanted.version_ms,
+                    subscription.expression,
+                    subscription.expression_type,
+                    subscription.version_ms,
                     born_at_ms=now_ms,
                     dead_at_ms=0,
                     bloom_bits=BLOOM.bits,
-                    bloom_positions=tuple(BLOOM.positions(group, wanted.topic)),
+                    bloom_positions=tuple(BLOOM.positions(group, subscription.topic)),
                     begin=log_end,
                 )
             )
@@ -260,9 +260,9 @@ def _is_same(known: ConsumerFilter, reported: ConsumerFilter) -> bool:
     return is_alike and replace(other, dead_at_ms=known.dead_at_ms) == known
 
 
-def _is_of(known: ConsumerFilter, wanted: Subscription) -> bool:
+def _is_of(known: ConsumerFilter, subscription: Subscription) -> bool:
     """Return whether a stored filter equals the condition of a group, with valid bits."""
-    what = (wanted.expression, wanted.expression_type, BLOOM.bits)
+    what = (subscription.expression, subscription.expression_type, BLOOM.bits)
     return (known.expression, known.expression_type, known.bloom_bits) == what
 
 

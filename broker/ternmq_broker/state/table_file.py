@@ -25,7 +25,7 @@ class TableFile(StateSaver[Any]):
         blocking: Runs calls on files.
         changes: Returns the present version of the table; the value differs after a change.
         to_dict: Returns the content of the file.
-        interval_s: Pause between two checks of a table whose change nobody awaits, s.
+        interval_s: Pause between two checks of a table without waiters, s.
         on_saved: Called with the version of the table that was saved.
     """
 

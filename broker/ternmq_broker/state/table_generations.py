@@ -132,37 +132,37 @@ class StoredTable(Generic[T]):
 
 
 def find_table(
-    files: FileSystem, folder: Path, wanted: TableFormat[T], *, was_there: bool, now_ms: int
+    files: FileSystem, folder: Path, table_format: TableFormat[T], *, was_there: bool, now_ms: int
 ) -> StoredTable[T]:
     """Return the generations of a table; nothing is changed.
 
     Args:
         files: The file system.
         folder: `config/`.
-        wanted: Format of the table.
+        table_format: Format of the table.
         was_there: The notes of the store list the table.
         now_ms: Wall clock, for a table without a version.
     """
-    path = folder / wanted.name
-    main = _generation(files, path, wanted, now_ms)
-    previous = _generation(files, previous_path(path), wanted, now_ms) if main.fault else None
-    return StoredTable(wanted, main, previous, was_there)
+    path = folder / table_format.name
+    main = _generation(files, path, table_format, now_ms)
+    previous = _generation(files, previous_path(path), table_format, now_ms) if main.fault else None
+    return StoredTable(table_format, main, previous, was_there)
 
 
 def _generation(
-    files: FileSystem, path: Path, wanted: TableFormat[T], now_ms: int
+    files: FileSystem, path: Path, table_format: TableFormat[T], now_ms: int
 ) -> TableGeneration[T]:
     try:
         data = read_state(partial(read_whole, files), path)
         if data is None:
             return TableGeneration(path, _MISSING)
-        table = wanted.parse(data, now_ms)
+        table = table_format.parse(data, now_ms)
     except StateUnreadable as error:
         return TableGeneration(path, str(error.reason), unreadable=error)
     except (ValueError, LookupError, TypeError) as error:
         return TableGeneration(path, f"is damaged: {type(error).__name__}: {error}")
     try:
-        return TableGeneration(path, "", wanted.verify(data), table)
+        return TableGeneration(path, "", table_format.verify(data), table)
     except ValueError as error:
         return TableGeneration(path, f"cannot be trusted: {error}", table=table)
 
