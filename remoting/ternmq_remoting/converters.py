@@ -187,16 +187,16 @@ def group_settings_to_pb(settings: GroupSettings) -> admin.GroupSettings:
     return admin.GroupSettings(**asdict(settings))
 
 
-def group_settings_from_pb(told: admin.GroupSettings) -> GroupSettings:
+def group_settings_from_pb(settings: admin.GroupSettings) -> GroupSettings:
     """Return a group's settings in a contract message, unchecked."""
     return GroupSettings(
-        told.group,
-        told.consume_enabled,
-        told.broadcast_enabled,
-        told.consume_from_min_enabled,
-        told.retry_queues,
-        told.retries_max,
-        told.broker_id,
-        told.broker_id_when_slow,
-        told.notify_members_changed,
+        settings.group,
+        settings.consume_enabled,
+        settings.broadcast_enabled,
+        settings.consume_from_min_enabled,
+        settings.retry_queues,
+        settings.retries_max,
+        settings.broker_id,
+        settings.broker_id_when_slow,
+        settings.notify_members_changed,
     )

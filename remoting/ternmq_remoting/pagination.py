@@ -54,16 +54,16 @@ def page_of(
     Raises:
         InvalidParameter: The size is negative, or a request for the whole list does not fit.
     """
-    wanted = items_wanted(page_size)
+    limit = items_wanted(page_size)
     page: list[T] = []
     size = 0
     for item in found:
         size += _field_bytes(bytes_of(item))
-        if wanted is None and size > MESSAGE_BYTES_MAX:
+        if limit is None and size > MESSAGE_BYTES_MAX:
             raise invalid(
                 f"the list is over {MESSAGE_BYTES_MAX} bytes, the limit of a message: set page_size"
             )
-        if wanted is not None and page and (len(page) + 1 == wanted or size > PAGE_BYTES_MAX):
+        if limit is not None and page and (len(page) + 1 == limit or size > PAGE_BYTES_MAX):
             return page, True
         page.append(item)
     return page, False

@@ -112,8 +112,8 @@ def error_of_status(status: GrpcStatus, peer: str) -> TernError:
         peer: Address of the peer, for the message.
     """
     code, details = status.code, status.details
-    if (told := status.trailing.get(CODE_KEY, "")).isdecimal():
-        error = refusal(int(told), details, peer)
+    if (code_text := status.trailing.get(CODE_KEY, "")).isdecimal():
+        error = refusal(int(code_text), details, peer)
         # A peer that failed during the work may have done a part of it.
         error.may_have_happened = (
             error.code == ResponseCode.SYSTEM_ERROR or status.trailing.get(DOUBT_KEY) == "1"

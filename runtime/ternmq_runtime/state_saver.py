@@ -70,11 +70,11 @@ class StateSaver(Generic[T]):
     @property
     def is_saved(self) -> bool:
         """True while the file has the present table."""
-        return self._look() == self._saved
+        return self._observe() == self._saved
 
     def mark_saved(self) -> None:
         """Mark the present table as saved."""
-        self._saved = self._answered = self._look()
+        self._saved = self._answered = self._observe()
 
     def saved(self) -> asyncio.Future[None] | None:
         """Return a future that is done when the file has the present table; None = it has it now.
@@ -82,7 +82,7 @@ class StateSaver(Generic[T]):
         After a failed write the future raises the error of `ended`. The caller may await, cancel or
         ignore the future.
         """
-        number = self._look()
+        number = self._observe()
         if number == self._answered:
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -101,7 +101,7 @@ class StateSaver(Generic[T]):
         """
         async with self._writing:
             self._waiting = [each for each in self._waiting if not each[1].done()]
-            number, state, is_awaited = self._look(), self._seen, bool(self._waiting)
+            number, state, is_awaited = self._observe(), self._seen, bool(self._waiting)
             if number == (self._answered if is_awaited else self._saved):
                 return None
             errors: list[TernError | None] = []
@@ -120,16 +120,16 @@ class StateSaver(Generic[T]):
         if error is None:
             self._saved = number
             self._answered = number if is_awaited else self._answered
-        for wanted, future in waiting:
+        for awaited, future in waiting:
             if future.done():
                 continue
             if error is not None:
                 future.set_exception(error)
                 future.exception()  # one that nobody awaits any more is no bug
-            elif wanted <= self._answered:
+            elif awaited <= self._answered:
                 future.set_result(None)
             else:
-                self._waiting.append((wanted, future))
+                self._waiting.append((awaited, future))
 
     def _log(self, reason: OSError | None) -> None:
         if reason is not None and not self._is_failing:
@@ -138,7 +138,7 @@ class StateSaver(Generic[T]):
             logger.info("table saved again file=%s", self._path)
         self._is_failing = reason is not None
 
-    def _look(self) -> int:
+    def _observe(self) -> int:
         """Return the number of the table's present state."""
         state = self._state()
         if state != self._seen:

@@ -1,1 +1,1 @@
-"""Consumer groups: sessions, members, offsets, locks, filters, and messages that come back."""
+"""Consumer groups: sessions, members, offsets, locks, filters, and messages that are sent back."""

@@ -1,4 +1,4 @@
-"""LockQueues and UnlockQueues.
+"""The service of LockQueues and UnlockQueues.
 
 Source: RocketMQ `AdminBrokerProcessor`, `RebalanceLockManager`.
 """
@@ -35,7 +35,7 @@ class LockService:
     clients: ClientTable
 
     def handlers(self) -> Sequence[Handler]:
-        """Return the handlers of its RPCs."""
+        """Return the handlers of LockQueues and UnlockQueues."""
         return unary(LOCK_QUEUES, self.lock_queues), unary(UNLOCK_QUEUES, self.unlock_queues)
 
     def job(self) -> Job:

@@ -41,8 +41,8 @@ class OffsetRules:
     def nearest(self, commit: OffsetCommit) -> OffsetCommit:
         """Return the commit of a seek, moved into the range of the queue.
 
-        A slave may not have the end of the queue yet, so there the commit stays, as does one with a
-        negative offset.
+        Negative offsets stay as they are. So do all offsets at a slave, which may lack the end of
+        the queue.
         """
         if self._locks is None or commit.offset < 0 or commit.queue_id < 0:
             return commit

@@ -57,7 +57,7 @@ class GroupService:
     client_queries: ClientQueries
 
     def handlers(self) -> Sequence[Handler]:
-        """Return the handlers of its RPCs."""
+        """Return the handlers of Session, ListMembers, CommitOffsets and QueryOffset."""
         return (
             stream(SESSION, self.session),
             unary(LIST_MEMBERS, self.list_members),

@@ -75,7 +75,7 @@ class SendBackService:
     """Copies that are searched for or being stored; each event is set at the end."""
 
     def handlers(self) -> Sequence[Handler]:
-        """Return the handlers of its RPCs."""
+        """Return the handler of SendBack."""
         return (unary(SEND_BACK, self.send_back),)
 
     async def send_back(self, request: groups.SendBackRequest, call: Call) -> groups.SendBackReply:

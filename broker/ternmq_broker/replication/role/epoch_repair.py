@@ -93,7 +93,7 @@ def load_record(
     found = find_table(files, config_folder(root), REPLICATION, was_there=False, now_ms=0)
     check_refusals(root, [found])
     if found.table is None:
-        raise StoreNotFound(f"{found.main.path} is not there: no member kept anything in {root}")
+        raise StoreNotFound(f"{found.main.path} is not there: no member has a record in {root}")
     try:
         data = read_whole(files, previous_path(found.main.path))
         previous = REPLICATION.parse(data, 0)

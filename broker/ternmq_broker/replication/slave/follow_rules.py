@@ -32,7 +32,7 @@ def check_probe(probe: replication.FollowProbe, log: MemberLog) -> None:
 def cut_text(cut: LogCut) -> str:
     """Return the description of a cut for log lines."""
     if cut.starts_over:
-        return f"its log begins anew at {cut.keep_to}, with files of {cut.file_bytes} bytes"
+        return f"its log begins again at {cut.keep_to}, with files of {cut.file_bytes} bytes"
     return f"its log is to be cut at {cut.keep_to} first"
 
 

@@ -67,7 +67,7 @@ class SlaveReplication:
         return self.follower.connection is not None
 
     def jobs(self) -> Sequence[Job]:
-        """Return the jobs that follow the master; `leave` is to be called before they end."""
+        """Return the jobs that follow the master; callers call `leave` before the jobs end."""
         return (*self.follower.jobs(), *self._metadata.jobs())
 
     async def leave(self) -> None:
@@ -87,8 +87,8 @@ class SlaveReplication:
     def _is_term_over(self, epoch: int) -> bool:
         """End the term if the master's epoch is a later one than the term's.
 
-        Readers remember the epoch in which they learnt their position, which is that of the term's
-        identity: with an earlier epoch, the master would send them back to that epoch's end.
+        Readers send the epoch of the term's identity with their positions. With an earlier epoch,
+        the master would send them back to the end of that epoch.
         """
         if self._member.identity.epoch == epoch:
             return False

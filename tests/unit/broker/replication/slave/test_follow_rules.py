@@ -76,7 +76,7 @@ def test_replaced_log_starts_where_the_masters_begins() -> None:
     needed = cut_needed(accepted(cut=cut, log_file_bytes=200), log(), file_bytes=100)
     assert needed is not None
     assert needed == LogCut(4000, True, 200)
-    assert cut_text(needed) == "its log begins anew at 4000, with files of 200 bytes"
+    assert cut_text(needed) == "its log begins again at 4000, with files of 200 bytes"
     for keep_to in (-200, -1, 4100):
         wild = replication.FollowCut(keep_to=keep_to, starts_over=True)
         with pytest.raises(ProtocolBroken, match=f"begins at {keep_to}"):
