@@ -33,12 +33,9 @@ class DiskProbeTask:
 
 
 class DiskProbes:
-    """Schedule of disk probes. Owned by `MessageStore`, on the store's thread.
+    """Schedule of disk probes, due after appends. Owned by `MessageStore`, on the store's thread.
 
-    Args:
-        files: File system of the store.
-        root: Directory of the open store, with the file `abort`.
-        log: Log whose appends make a probe due.
+    The probed file is `abort`, which every open store has.
     """
 
     def __init__(self, files: FailStopFileSystem, root: Path, log: CommitLog) -> None:

@@ -84,12 +84,6 @@ class MissingFileTask:
 class MissingFileCheck:
     """Schedule of the checks of files. Owned by `MessageStore`, on the store's thread.
 
-    Args:
-        files: File system, which fails when a file is missing.
-        root: Directory of the store.
-        opened: Files of the store.
-        lock: Lock of the directory.
-
     Attributes:
         tables: Further small files, checked after their first read or write.
     """

@@ -14,10 +14,10 @@ class PoolCommits:
     Without a pool, appended records are in the files at once, and no commit is due.
 
     Args:
-        log: Recovered log. It gets a pool by the settings.
+        log: Recovered log, which gets a pool if the settings enable one.
         config: Settings of the store.
-        fail: Function that receives the error after which the content of the files is unknown.
-        has_failed: Function that returns whether the store has failed. No commit is due then.
+        fail: Function that records the error of a failed commit.
+        has_failed: Test whether the store has failed; no commit is due then.
 
     Source: RocketMQ `CommitRealTimeService`.
     """

@@ -40,12 +40,8 @@ def plan_changes(
 ) -> Sequence[LogFileChange]:
     """Return the requested changes in their order, before any of them is made.
 
-    Args:
-        files: File system.
-        root: Directory of the store.
-        set_aside: Names of files in the log's folder that are foreign to the log.
-        file_bytes: Right length of the log's files; None = no decision.
-        fill_gaps: True = missing files between others are lost.
+    Files named in `set_aside` are foreign to the log, and `file_bytes` is the right length of the
+    others. With `fill_gaps`, missing files between others are lost.
 
     Raises:
         StoreNotFound: `root` is no store.

@@ -55,11 +55,7 @@ def preview_recovery(
 
     New and changed files take memory: at most `MEMORY_BYTES_MAX`, and the files at the log's end.
 
-    Args:
-        files: File system, never written.
-        root: Directory of a store that is not in use.
-        config: Settings of section `store`.
-        without: Files and empty folders that are removed before the opening.
+    The store must not be in use. Files and empty folders in `without` are removed before.
     """
     overlay = OverlayFileSystem(files)
     try:

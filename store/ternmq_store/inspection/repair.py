@@ -42,14 +42,7 @@ def plan_repair(
     queues: Collection[tuple[str, int]],
     index: bool,
 ) -> Sequence[RepairStep]:
-    """Return the files to remove, before a change.
-
-    Args:
-        files: File system.
-        root: Directory of the store.
-        queues: Topic and queue id of the consume queues to rebuild.
-        index: True = the index is rebuilt.
-    """
+    """Return the files to remove for a rebuild of `queues` and, if `index` is True, of the index."""
     steps: list[RepairStep] = []
     leftovers = [path for path in (next_file_path(root),) if files.exists(path)]
     log_files = find_log_files(files, root)

@@ -103,14 +103,8 @@ def truncate_log(
     After a kill or a power loss the next opening completes the cut, unless the crash came before
     the first change. Repeating the call completes it too. A log that ends before `at` is unchanged.
 
-    Args:
-        root: The store's directory.
-        config: Settings of the store.
-        flush_mode: Flush mode of the store.
-        files: File system.
-        clock: Clock for the opening.
-        at: New end of the log. Inside a record, the log ends before that record.
-        serve_to: End of the dispatch; None = the end of the log.
+    If `at` is inside a record, the log ends before it. No record behind `serve_to` is dispatched;
+    None = no limit. The other arguments are those of `MessageStore.open`.
 
     Raises:
         StoreLocked: The store is open.
@@ -176,14 +170,8 @@ def reset_log(
 
     Interrupted, it leaves a store without a record, or as it was; doing it again completes it.
 
-    Args:
-        root: The store's directory.
-        config: Settings of the store.
-        flush_mode: Flush mode of the store.
-        files: File system.
-        clock: Clock for the opening.
-        at: Start of the new log, a multiple of `file_bytes`.
-        file_bytes: Length of its files.
+    `at` is a multiple of `file_bytes`, the length of the new files. The other arguments are those
+    of `MessageStore.open`.
 
     Raises:
         StoreLocked: The store is open.
