@@ -42,7 +42,7 @@ def plan_repair(
     queues: Collection[tuple[str, int]],
     index: bool,
 ) -> Sequence[RepairStep]:
-    """Return the files to remove for a rebuild of `queues` and, if `index` is True, of the index."""
+    """Return the files to remove for a rebuild of `queues` and, with `index`, of the index."""
     steps: list[RepairStep] = []
     leftovers = [path for path in (next_file_path(root),) if files.exists(path)]
     log_files = find_log_files(files, root)
