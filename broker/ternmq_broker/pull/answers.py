@@ -49,12 +49,12 @@ class PullAnswers:
             The offset of the first later message, when `offset` lies behind that; None = `offset`
             is good, or this slave does not have the end of that epoch yet.
         """
-        place = ended_at(self.replica_view.epochs, epoch) if epoch else None
-        if place is None:
+        epoch_end = ended_at(self.replica_view.epochs, epoch) if epoch else None
+        if epoch_end is None:
             return None
-        if self.replica_view.is_slave and place > self.store.dispatched_offset:
+        if self.replica_view.is_slave and epoch_end > self.store.dispatched_offset:
             return None
-        first = self.store.searches.first_from(topic, queue_id, place)
+        first = self.store.searches.first_from(topic, queue_id, epoch_end)
         if offset <= first:
             return None
         self._note(group, topic, queue_id, offset, first)

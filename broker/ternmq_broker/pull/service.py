@@ -92,12 +92,12 @@ class PullService:
                     request.commit_version,
                 ),
             )
-        place = (request.topic, request.queue_id)
+        queue = (request.topic, request.queue_id)
         goes_on_at = self.answers.goes_on_at(
-            request.group, *place, read.offset, request.offset_epoch
+            request.group, *queue, read.offset, request.offset_epoch
         )
         if goes_on_at is not None:
-            first, end = self.env.store.queue_range(*place)
+            first, end = self.env.store.queue_range(*queue)
             moved = messages.PullReply(next_offset=goes_on_at, min_offset=first, max_offset=end)
             moved.status.code = ResponseCode.PULL_OFFSET_MOVED
             return moved

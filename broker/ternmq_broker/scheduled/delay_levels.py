@@ -195,9 +195,9 @@ class DelayLevels:
     def _uncovered(self) -> Iterator[int]:
         """Drop copies that saved progress covers; yield the first other copy of each level."""
         for level, copies in list(self._copies.items()):
-            places = copies.places[copies.offsets >= self._offsets.get(level)]
-            if len(places):
-                yield int(places.min())
+            physical = copies.physical_offsets[copies.offsets >= self._offsets.get(level)]
+            if len(physical):
+                yield int(physical.min())
             else:
                 del self._copies[level]
 
@@ -247,8 +247,8 @@ class DelayLevels:
             return False
         searches, count = self._store.searches, _BATCH.messages_max
         codes = searches.codes_at(SCHEDULE_TOPIC, level - 1, offset, count)
-        places = searches.places_at(SCHEDULE_TOPIC, level - 1, offset, count)
-        dues_ms = self._dues_ms(level, offset, codes, places)
+        physical = searches.places_at(SCHEDULE_TOPIC, level - 1, offset, count)
+        dues_ms = self._dues_ms(level, offset, codes, physical)
         count = self._waits[level].count_likely(dues_ms, now_ms=self._clock.wall_ms())
         if count < len(dues_ms):
             self._wake_at(int(dues_ms[count:].min()))
@@ -284,9 +284,9 @@ class DelayLevels:
             await self._store_in_place(level, offset, next_offset, records)
         return has_more
 
-    def _dues_ms(self, level: int, offset: QueueOffset, codes: Ints, places: Ints) -> Ints:
+    def _dues_ms(self, level: int, offset: QueueOffset, codes: Ints, physical: Ints) -> Ints:
         """Return the due times of messages from `offset` on."""
-        moved_ms = all_moved_ms(self._store.session.clock.moves, places)
+        moved_ms = all_moved_ms(self._store.session.clock.moves, physical)
         return self._waits[level].dues_ms(offset, codes, moved_ms)
 
     async def _store_in_place(
@@ -333,13 +333,13 @@ def _codes_of(
     records: Sequence[Record], offset: QueueOffset, end: QueueOffset
 ) -> tuple[Ints, Ints]:
     """Return due codes and log offsets of messages, from their records; 0 without a record."""
-    codes, places = np.zeros((2, end - offset), dtype=np.int64)
+    codes, physical = np.zeros((2, end - offset), dtype=np.int64)
     for record in records:
         header = record.header
         row = header.queue_offset - offset
         codes[row] = code_of(SCHEDULE_TOPIC, record.properties, header.stored_at_ms)
-        places[row] = header.physical_offset
-    return codes, places
+        physical[row] = header.physical_offset
+    return codes, physical
 
 
 def records_of(result: ReadResult) -> Sequence[Record]:

@@ -43,7 +43,7 @@ class Copies(NamedTuple):
     codes: Ints
     """Due code of each message."""
 
-    places: Ints
+    physical_offsets: Ints
     """Physical offsets of the copies."""
 
     def rows(self, chosen: NDArray[np.bool_]) -> "Copies":
@@ -76,15 +76,15 @@ def copies_of(
     if not found or at >= end:
         return NO_COPIES
     sources = np.array(sorted(found), dtype=np.int64)
-    places = np.array([found[each] for each in sources.tolist()], dtype=np.int64)
+    physical = np.array([found[each] for each in sources.tolist()], dtype=np.int64)
     parts: list[Copies] = []
     while at < end:
-        lies = store.searches.places_at(topic, queue_id, at, _UNITS)
+        units = store.searches.places_at(topic, queue_id, at, _UNITS)
         codes = store.searches.codes_at(topic, queue_id, at, _UNITS)
-        rows = np.flatnonzero(np.isin(lies, sources))
-        copies = places[np.searchsorted(sources, lies[rows])]
+        rows = np.flatnonzero(np.isin(units, sources))
+        copies = physical[np.searchsorted(sources, units[rows])]
         parts.append(Copies(at + rows, codes[rows], copies))
-        at = QueueOffset(at + len(lies))
+        at = QueueOffset(at + len(units))
     return Copies(*map(np.concatenate, zip(*parts, strict=True)))
 
 
@@ -118,6 +118,6 @@ def _sources(data: bytes, starts: Sequence[int], end: int) -> Iterator[tuple[int
     for row in sorted(rows):
         with contextlib.suppress(CorruptRecord):
             record = decode_record(data, starts[row])
-            place = "" if record is None else decode_properties(record.properties).get(SOURCE, "")
-            if place.isascii() and place.isdigit():
-                yield int(place), starts[row]
+            text = "" if record is None else decode_properties(record.properties).get(SOURCE, "")
+            if text.isascii() and text.isdigit():
+                yield int(text), starts[row]

@@ -44,7 +44,7 @@ _BATCH_BYTES: Final = 1 << 20
 class RollResult(NamedTuple):
     """Messages that were appended again."""
 
-    looked_at: int
+    read: int
     """Number of messages that were read, from the first on."""
 
     messages: int
@@ -80,8 +80,8 @@ class Roller:
         except BaseException:
             _put_back(wheel, due)
             raise
-        _put_back(wheel, due.rows(slice(done.looked_at, None)))
-        return done._replace(originals=due.rows(slice(done.looked_at)))
+        _put_back(wheel, due.rows(slice(done.read, None)))
+        return done._replace(originals=due.rows(slice(done.read)))
 
     async def reappend(
         self,
@@ -171,7 +171,7 @@ class Rescheduler:
         done = RollResult(0, 0, PhysicalOffset(0))
         if len(batch):
             done = await self._roller.reappend(batch, self._moved_ms)
-            self._waits = self._waits.rows(slice(done.looked_at, None))
+            self._waits = self._waits.rows(slice(done.read, None))
         if not len(self._waits):
             self._waits = None
             by_ms = self._moves.popleft().by_ms
@@ -224,8 +224,8 @@ def first_behind(reader: StoreReader, end: PhysicalOffset) -> int:
     low, high = reader.store.queue_range(WHEEL_TOPIC, 0)
     while low < high:
         middle = QueueOffset((low + high) // 2)
-        place = reader.store.searches.place_of(WHEEL_TOPIC, 0, middle)
-        if place is not None and place >= end:
+        at = reader.store.searches.place_of(WHEEL_TOPIC, 0, middle)
+        if at is not None and at >= end:
             high = middle
         else:
             low = QueueOffset(middle + 1)

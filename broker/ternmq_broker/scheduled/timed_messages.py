@@ -200,10 +200,10 @@ class TimedMessages:
         offsets = np.arange(begin, begin + len(codes), dtype=np.int64)
         strange = np.flatnonzero(~is_time(codes))
         if len(strange):
-            looked_at = strange[:_BATCH_MESSAGES]
-            records = await read_many(self._reader, offsets[looked_at].tolist())
-            looked_at = looked_at[: len(records)]
-            codes[looked_at] = codes_of_records(records)
+            rows = strange[:_BATCH_MESSAGES]
+            records = await read_many(self._reader, offsets[rows].tolist())
+            rows = rows[: len(records)]
+            codes[rows] = codes_of_records(records)
             count = len(codes) if len(records) == len(strange) else int(strange[len(records)])
             codes, offsets = codes[:count], offsets[:count]
         chosen = not_delivered(offsets, codes, self._known)
@@ -324,8 +324,8 @@ class TimedMessages:
             return end
         # The checkpoint cannot cover these while messages before them wait.
         last = QueueOffset(int(copied.max()))
-        place = self._store.searches.place_of(WHEEL_TOPIC, 0, last)
-        return end if place is None else PhysicalOffset(max(end, place + 1))
+        physical = self._store.searches.place_of(WHEEL_TOPIC, 0, last)
+        return end if physical is None else PhysicalOffset(max(end, physical + 1))
 
     def _note_rolled(self, done: RollResult, begin: PhysicalOffset) -> None:
         if (due := done.originals) is not None:
@@ -357,11 +357,11 @@ class TimedMessages:
         Raises:
             StoreError: The disk refused; until a save succeeds, a crash may repeat deliveries.
         """
-        offsets, codes, places = copies_of(
+        offsets, codes, physical = copies_of(
             self._store, WHEEL_TOPIC, 0, self._saved.begins_at, found
         )
         # Units by RocketMQ have no due codes, so only `first_offset` covers their messages.
-        self._copies = Copies(offsets, np.where(is_time(codes), codes, NEVER_MS), places)
+        self._copies = Copies(offsets, np.where(is_time(codes), codes, NEVER_MS), physical)
         search_from = self._saved.search_from
         # A loss of power takes the log's end.
         if search_from is None or search_from > self._store.max_physical:
@@ -373,7 +373,7 @@ class TimedMessages:
         """Return 1 more than the offset before which the log has no copy outside a checkpoint."""
         is_batch = self._batch is not None or self._rescheduler.is_moving
         begin = self._begun if is_batch else self._store.max_physical
-        return 1 + int(self._uncovered(checkpoint).places.min(initial=begin))
+        return 1 + int(self._uncovered(checkpoint).physical_offsets.min(initial=begin))
 
     def _uncovered(self, checkpoint: TimerCheckpoint) -> Copies:
         """Return the copies that a checkpoint does not cover."""

@@ -139,12 +139,12 @@ class TimerWheel:
             ticks.append(tick)
             keys.append(key)
         found = [_due(np.array(keys, dtype=np.int64), np.array(ticks, dtype=np.int64))]
-        left = count_max - len(keys)
-        while left:
-            part = self._take_sorted(now_tick, left)
+        free = count_max - len(keys)
+        while free:
+            part = self._take_sorted(now_tick, free)
             if part is not None:
                 found.append(part)
-                left -= len(part)
+                free -= len(part)
             elif not self._open_next(now_tick):
                 break
         done = found[0] if len(found) == 1 else DueMessages.joined(found)
@@ -223,20 +223,20 @@ class TimerWheel:
         Messages of the open bucket are left out.
         """
         found = [_due(_NONE, _NONE)]
-        left = count_max
+        free = count_max
         for number in list(self._buckets):
-            if left <= 0:
+            if free <= 0:
                 break
             bucket = self._buckets[number]
             if bucket[0] & _OFFSET_MASK >= offset:
                 continue
             keys = np.array(bucket, dtype=np.int64)
-            rows = np.flatnonzero((keys & _OFFSET_MASK) < offset)[:left]
+            rows = np.flatnonzero((keys & _OFFSET_MASK) < offset)[:free]
             found.append(_of_bucket(number, keys[rows]))
-            left -= len(rows)
-            kept = np.delete(keys, rows)
-            if len(kept):
-                self._buckets[number] = array("q", kept.tobytes())
+            free -= len(rows)
+            remaining = np.delete(keys, rows)
+            if len(remaining):
+                self._buckets[number] = array("q", remaining.tobytes())
             else:
                 del self._buckets[number]
                 self._order.remove(number)

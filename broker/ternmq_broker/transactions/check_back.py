@@ -51,7 +51,7 @@ _WHY_EXPIRED: Final = "its staging time is over"
 _WHY_UNREADABLE: Final = "its half message cannot be read any more"
 _COPIES: Final = ""
 _WHYS: Final = {
-    CheckAction.PARK_AGE: "its half message is older than messages are kept",
+    CheckAction.PARK_AGE: "its half message is older than the log keeps messages",
     CheckAction.PARK_CHECKS: "no producer ended it in time",
 }
 

@@ -122,11 +122,11 @@ class EndTransactionProcessor:
 
     async def _end(self, requests: Sequence[EndRequest]) -> list[EndResult]:
         pending = [_PendingEnd(request) for request in requests]
-        left = pending
-        while left:
+        remaining = pending
+        while remaining:
             claimed: list[_PendingEnd] = []
             others: list[_PendingEnd] = []
-            for end in left:
+            for end in remaining:
                 entry = self.transitions.table.get(end.request.identity.transaction)
                 if end.request.resolution is Resolution.UNKNOWN:
                     end.result = EndResult()
@@ -145,7 +145,7 @@ class EndTransactionProcessor:
                     self._released = asyncio.Event()
             if others and not claimed:
                 await self.released()
-            left = others
+            remaining = others
         await self._settle([end for end in pending if end.result is None])
         return [end.result for end in pending if end.result is not None]
 

@@ -69,7 +69,7 @@ class TransactionRecovery:
         self._unreadable = 0
         self._ops: list[tuple[QueueOffset, QueueOffset]] = []
         self._found: dict[PhysicalOffset, OpenTransaction] = {}
-        """Rows of the table. There may be a million: nothing else is kept of each."""
+        """Rows of the table. There may be a million: nothing else is retained of each."""
 
         self._by_number: dict[QueueOffset, PhysicalOffset] = {}
         self._groups: dict[str, str] = {}

@@ -192,7 +192,7 @@ def plain_commit(data: bytes, identity: TransactionIdentity) -> PlainCommit | No
     """
     if len(data) < _HEAD.size + len(_TOPIC_FIELD) + LENGTH_BYTES:
         return None
-    # By place: a `RecordHeader` for each took a quarter of the time.
+    # By position: a `RecordHeader` for each took a quarter of the time.
     total, magic, crc, _, _, _, physical, sys_flag, *_, reconsumed, prepared, body_bytes = (
         _HEAD.unpack_from(data)
     )
@@ -211,10 +211,10 @@ def plain_commit(data: bytes, identity: TransactionIdentity) -> PlainCommit | No
         return None
     properties = strip_checksum(encoded)
     shared = _staged_properties(properties)
-    place = _place_of(properties)
-    if shared is None or place is None or _DELAY in properties or _TIMER in properties:
+    names = _real_queue_of(properties)
+    if shared is None or names is None or _DELAY in properties or _TIMER in properties:
         return None
-    key, topic, queue_id = place
+    key, topic, queue_id = names
     if (
         shared.group != identity.group
         or key != identity.message_id
@@ -233,7 +233,7 @@ def plain_commit(data: bytes, identity: TransactionIdentity) -> PlainCommit | No
     )
 
 
-def _place_of(properties: bytes) -> tuple[str, str, int] | None:
+def _real_queue_of(properties: bytes) -> tuple[str, str, int] | None:
     """Return id, topic and queue that end the properties of a half message; None when not so."""
     end = properties.rfind(_END)
     parts = properties[end + len(_END) :].split(b"\x02")

@@ -83,7 +83,7 @@ def test_copies_are_those_of_messages_of_the_queue_from_an_offset_on() -> None:
     found = {starts[n]: PhysicalOffset(10_000 + n) for n in (1, 4, count - 1)} | {7: START}
     copies = copies_of(store, "A", 0, 2, found)
     assert copies.offsets.tolist() == [4, count - 1]
-    assert copies.places.tolist() == [10_004, 10_000 + count - 1]
+    assert copies.physical_offsets.tolist() == [10_004, 10_000 + count - 1]
     assert copies.codes.tolist() == [tag_code_of(b"TAGS\x01t\x02")] * 2
     assert copies.between(4, count - 1) == {4}
     assert copies.between(5, count) == {count - 1}
