@@ -1,15 +1,14 @@
-"""A message that a group takes again, as its listener is to see it."""
+"""Redelivered messages in the form for listeners."""
 
 from ternmq_model import properties as names
 from ternmq_model.stored_message import StoredMessage
 
 
 class RedeliveredMessage(StoredMessage):
-    """A stored message under the topic it was first sent to, with the attempts made so far.
+    """Stored message under its original topic, with the number of attempts so far.
 
-    `queue` and `queue_offset` stay those of the record that was read: of a retry topic's queue,
-    when it comes from there. A class of its own, so that messages that come for the first time
-    cost nothing more.
+    `queue` and `queue_offset` are those of the record that was read, which may lie in a retry
+    topic's queue. The class is separate so that first deliveries cost no more.
 
     Source: RocketMQ `DefaultMQPushConsumerImpl.resetRetryAndNamespace`.
     """
@@ -21,12 +20,12 @@ class RedeliveredMessage(StoredMessage):
 
     @property
     def topic(self) -> str:
-        """The topic that its producer sent it to."""
+        """Topic that the producer sent the message to."""
         return self._topic
 
     @property
     def reconsume_times(self) -> int:
-        """Number of times that its group has taken it again, attempts unknown to the broker too."""
+        """Number of redeliveries to the group, also those unknown to the broker."""
         return self._reconsume_times
 
     @classmethod
@@ -51,11 +50,11 @@ class RedeliveredMessage(StoredMessage):
 
 
 def under_original_topic(message: StoredMessage) -> StoredMessage:
-    """Return a message of a retry topic under the topic that it was first sent to."""
+    """Return a message of a retry topic under its original topic."""
     topic = message.properties.get(names.RETRY_TOPIC, "")
     return RedeliveredMessage.of(message, topic=topic) if topic else message
 
 
 def tried_again(message: StoredMessage) -> StoredMessage:
-    """Return `message` with one attempt more."""
+    """Return `message` with one more attempt."""
     return RedeliveredMessage.of(message, reconsume_times=message.reconsume_times + 1)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class BlockingProducer(BlockingClient[Producer]):
-    """A `Producer` whose verbs block: `with BlockingProducer("group") as producer:`.
+    """Producer whose verbs block: `with BlockingProducer("group") as producer:`.
 
-    Its event loop has a thread of its own; any number of threads may use it. Arguments,
+    Any number of threads may use the producer, whose event loop has its own thread. Arguments,
     results and errors are those of `Producer`. An interrupt (Ctrl-C) ends the waiting; the message
     may be sent all the same.
     """
@@ -68,7 +68,7 @@ class BlockingProducer(BlockingClient[Producer]):
     ) -> "Future[SendResult]":
         """Queue `message` for sending, and return the future of its answer. See `Producer.enqueue`.
 
-        Waits only for the topic's route and for room in the buffer.
+        The call waits only for the topic's route and for buffer space.
         """
         answer: Future[SendResult] = Future()
         answer.set_running_or_notify_cancel()
@@ -89,10 +89,10 @@ class BlockingProducer(BlockingClient[Producer]):
 
 
 class BlockingTransactionProducer(BlockingClient[TransactionProducer]):
-    """A `TransactionProducer` whose `send` blocks: `with BlockingTransactionProducer(...)`.
+    """Transaction producer whose `send` blocks: `with BlockingTransactionProducer(...)`.
 
-    Any number of threads may use it. `execute` and `check` are called in threads of a pool when
-    they are plain functions.
+    Any number of threads may use the producer. Plain functions `execute` and `check` run in threads
+    of a pool.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Compression of bodies, which neither holds the loop up nor changes an order."""
+"""Compression of bodies that neither blocks the loop nor changes the order of messages."""
 
 import sys
 from collections.abc import Sequence
@@ -12,28 +12,24 @@ from ternmq_producer.queue_selection.selectors import QueueSelector, is_ordered
 from ternmq_remoting.environment import Blocking
 
 HERE_BYTES_MAX: Final = 64 << 10
-"""Longer bodies, or so many at once, are compressed in the blocking pool: it takes from 0.7 ms."""
+"""Limit of bytes compressed on the loop; more takes 0.7 ms or longer and goes to the pool."""
 
 
 def is_compressed_off_loop(
     message: Message, queue: MessageQueue | None, selector: QueueSelector | None
 ) -> bool:
-    """Return whether a body is so long that it is compressed off the loop.
+    """Return whether a long body is compressed off the loop.
 
-    One whose message has a place in an order is not: the next one would overtake it.
+    Bodies of ordered messages are not, since the next message would overtake them.
     """
     return len(message.body) > HERE_BYTES_MAX and not is_ordered(message, queue, selector)
 
 
 class BodyCompressor:
-    """Compresses as a producer's settings say. Owned by it.
-
-    Args:
-        config: The settings.
-        blocking: For what takes long.
+    """Compressor of bodies by the settings of a producer, which owns it.
 
     Attributes:
-        from_bytes: Shortest body that is compressed; longer than any when none is.
+        from_bytes: Shortest body that is compressed; above every length without compression.
     """
 
     def __init__(self, config: ProducerConfig, blocking: Blocking) -> None:
@@ -48,13 +44,13 @@ class BodyCompressor:
         return compress(body, self._format, self._level)
 
     async def compress_off_loop(self, body: bytes) -> tuple[bytes, int]:
-        """Compress as `compress` does, off the loop. Cancelling is safe."""
+        """Return the result of `compress`, off the loop. Cancelling is safe."""
         return await self._blocking.run(self.compress, body)
 
     async def compress_many(self, bodies: Sequence[bytes]) -> tuple[list[bytes], list[int] | None]:
-        """Return bodies, compressed where they are long enough, and their bits; None for none.
+        """Return bodies, the long ones compressed, and their bits; None where none is compressed.
 
-        Off the loop when there is much to do. Cancelling is safe.
+        Many bytes are compressed off the loop. Cancelling is safe.
         """
         if sum(map(len, bodies)) > HERE_BYTES_MAX:
             done = await self._blocking.run(self._compress_all, bodies)

@@ -1,7 +1,7 @@
 """Requests, and the futures that wait for their replies.
 
-A request is a message with an id and the name of who waits. Its consumer sends the reply to the
-broker where the request lies, which passes it on by the requester's Session.
+A request is a message with an id and the id of the waiting client. The consumer sends the reply to
+the broker of the request, which forwards it over the requester's Session.
 
 Source: RocketMQ `DefaultMQProducerImpl.request`, `RequestFutureHolder`.
 """
@@ -26,8 +26,8 @@ class RequestFutures:
     """Futures of one producer's requests that have no reply yet. Owned by it.
 
     Args:
-        client: Open. Its Sessions bring the replies.
-        sender: Counts those that come too late.
+        client: Open client, whose Sessions receive the replies.
+        sender: Sender, which counts late replies.
     """
 
     def __init__(self, client: ClientInstance, sender: MessageSender) -> None:
@@ -54,8 +54,8 @@ class RequestFutures:
         """Send `message` as a request by `send`, and return the reply.
 
         Raises:
-            RequestTimedOut: None came in time. Before the request was stored the error says so.
-            TernError: It was not sent.
+            RequestTimedOut: No reply came in time, or the request was not sent in time.
+            TernError: The request was not sent.
         """
         clock = self._client.env.clock
         end_ms = clock.monotonic_ms() + round(timeout_s * 1000)
@@ -87,7 +87,7 @@ class RequestFutures:
             self._waiting.pop(correlation_id, None)
 
     async def _be_known(self, topic: str, timeout_s: float) -> None:
-        """Open a Session with each broker that may pass the reply on."""
+        """Open a Session with each broker that may forward the reply."""
         route = self._client.routes.cached(topic)
         if route is None:
             config = self._sender.config
@@ -114,7 +114,7 @@ class RequestFutures:
 def as_request(
     message: Message, *, correlation_id: str, client_id: str, ttl_ms: int
 ) -> SystemMessage:
-    """Return `message` with what its consumer needs to reply."""
+    """Return `message` with the properties that its consumer needs for a reply."""
     own = {field.name: getattr(message, field.name) for field in fields(Message)}
     before: Mapping[str, str] = {}
     if isinstance(message, SystemMessage):

@@ -1,4 +1,4 @@
-"""Queues of tickets for ordered sends that cannot enter at once: they enter as they began."""
+"""Queues of tickets for ordered sends, which enter in the order in which they began."""
 
 import asyncio
 from collections import deque
@@ -6,26 +6,21 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 Ticket = asyncio.Event
-"""Place of a send in its queue: set once nobody is before it."""
+"""Ticket of a send, set once it is the first of its queue."""
 
 
 class TicketQueues:
     """Queues of tickets, one for each topic. Owned by one producer, on its event loop.
 
-    An ordered send has a ticket from its beginning until its message is with a link: while it
-    waits for the route, for its turn, and for room in the buffer.
+    An ordered send has a ticket until its link has the message: while it waits for the route, for
+    its turn, and for buffer space.
     """
 
     def __init__(self) -> None:
         self._queues: dict[str, deque[Ticket]] = {}
 
     def admits(self, topic: str, ticket: Ticket | None) -> bool:
-        """Return whether a send to `topic` would overtake nobody.
-
-        Args:
-            topic: Its topic.
-            ticket: Its own ticket, if it has one.
-        """
+        """Return whether a send with `ticket`, or without one, overtakes no other send."""
         queue = self._queues.get(topic)
         return queue is None or queue[0] is ticket
 

@@ -1,4 +1,4 @@
-"""Half messages: messages in the form in which they are staged. Pure."""
+"""Half messages in the form for staging. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ from ternmq_model.properties import (
 
 @dataclass(slots=True)
 class HalfMessage(Message):
-    """A message to be staged."""
+    """Message to stage."""
 
     suffix: bytes = b""
-    """Properties that make it a staged half message: they end its own, encoded."""
+    """Encoded properties of a staged half message, written behind the message's own."""
 
     def encoded_properties(self) -> bytes:
         """Return the properties, encoded, followed by the suffix.
 
         Raises:
-            IllegalMessage: Also when it cancels another.
+            IllegalMessage: The message breaks a limit, or cancels another.
         """
         if self.cancels:
             raise IllegalMessage(f"message for {self.topic!r}: a staged one cannot cancel another")
@@ -40,7 +40,7 @@ def staging_suffix(group: str, *, staged_for: str, immunity_s: int) -> bytes:
     """Return the properties of a staged half message beside its own, encoded.
 
     Raises:
-        UsageError: `staged_for` or `immunity_s` cannot be; names it.
+        UsageError: `staged_for` or `immunity_s` is illegal.
     """
     if not is_staged_for(staged_for):
         raise UsageError(
@@ -60,13 +60,11 @@ def staging_suffix(group: str, *, staged_for: str, immunity_s: int) -> bytes:
 
 
 class HalfMessages(Sequence[HalfMessage]):
-    """Messages in the form in which they are staged, each made when it is sent.
-
-    Meanwhile brokers already work on those before it.
+    """Sequence of half messages, each created when it is sent, while brokers store earlier ones.
 
     Args:
-        messages: Not to be changed.
-        suffix: As `staging_suffix` gives it.
+        messages: Messages, not to be changed.
+        suffix: Result of `staging_suffix`.
     """
 
     def __init__(self, messages: Sequence[Message], suffix: bytes) -> None:
@@ -88,7 +86,7 @@ class HalfMessages(Sequence[HalfMessage]):
 
 
 def half_message(message: Message, suffix: bytes) -> HalfMessage:
-    """Return `message` in the form in which it is staged; whether it is legal is asked later."""
+    """Return the half message of `message`, without checks."""
     return HalfMessage(
         message.topic,
         message.body,

@@ -58,11 +58,11 @@ class StagedCall:
     """One call of `states` or `end`.
 
     Args:
-        client: Open.
-        group: Whose they are.
-        staged: All of them.
-        retry: The waits after a failure.
-        timeout_s: Given up when a broker answers nothing for so long.
+        client: Open client.
+        group: Name of the producer group.
+        staged: All messages of the call.
+        retry: Waits after a failure.
+        timeout_s: Time limit of a broker's silence.
     """
 
     def __init__(
@@ -84,21 +84,13 @@ class StagedCall:
         self._not_open = 0
 
     def check(self) -> None:
-        """Raise what went wrong, if something did.
-
-        Raises:
-            EndFailed: Some were not ended.
-        """
+        """Raise `EndFailed` when some messages were not ended."""
         if self._failures:
             counts = {"failures": self._failures, "not_open": self._not_open}
             raise EndFailed(self._failed, count=len(self._staged), **counts)
 
     async def find(self, broker_name: str, rows: Rows, states: NDArray[np.uint8]) -> None:
-        """Put the states of one broker's messages into `states`.
-
-        Raises:
-            TernError: It cannot tell.
-        """
+        """Put the states of one broker's messages into `states`, or raise the broker's error."""
         stream = self._stream(broker_name, FIND_TRANSACTIONS)
         try:
             for start in range(0, len(rows), ROWS_MAX):
@@ -134,7 +126,7 @@ class StagedCall:
         return take
 
     async def end(self, broker_name: str, rows: Rows, resolution: Resolution) -> None:
-        """End one broker's messages in the order of `rows`; what fails is kept for `check`."""
+        """End one broker's messages in the order of `rows`; failures are left to `check`."""
         stream = self._stream(broker_name, END_TRANSACTIONS)
         try:
             for start in range(0, len(rows), ROWS_MAX):
@@ -148,7 +140,7 @@ class StagedCall:
             stream.close()
 
     def fail(self, rows: Rows, error: TernError) -> None:
-        """Record that these could not be ended, or that nobody knows."""
+        """Record messages that were not ended, or may not have been."""
         self._failures += len(rows)
         if isinstance(error, RefusedError) and error.code in _NOT_OPEN:
             self._not_open += len(rows)
@@ -157,7 +149,7 @@ class StagedCall:
             self._failed[row] = error
 
     def ends(self, rows: Rows, resolution: Resolution) -> transactions.EndTransactionsRequest:
-        """Return what ends these."""
+        """Return the request that ends the messages of `rows`."""
         return transactions.EndTransactionsRequest(
             transactions=[
                 end_request(
@@ -228,15 +220,11 @@ class _RemainingEnds:
         self._broker_name = broker_name
 
     def request(self) -> transactions.EndTransactionsRequest:
-        """Return what is to be told."""
+        """Return the request of the remaining ends."""
         return self._call.ends(self.rows, self._resolution)
 
     def take(self, reply: transactions.EndTransactionsReply) -> None:
-        """Process the answers; the ends that must be sent again stay.
-
-        Raises:
-            Unanswered: Something is.
-        """
+        """Process the answers; raise `Unanswered` when some ends must be sent again."""
         if len(reply.outcomes) != len(self.rows):
             raise ConnectionLost(f"broker {self._broker_name}: another number of answers")
         again: list[int] = []
@@ -256,5 +244,5 @@ class _RemainingEnds:
 
 
 def _is_passing(error: RefusedError) -> bool:
-    """Return whether a broker may say otherwise soon: it is busy, or waits for disks or slaves."""
+    """Return whether a retry may succeed: the broker is busy, or waits for disks or slaves."""
     return error.code in LATER or error.may_have_happened

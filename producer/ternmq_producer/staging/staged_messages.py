@@ -43,15 +43,15 @@ class StagedMessage(NamedTuple):
 
 
 class StagedMessages(Sequence[StagedMessage]):
-    """Half messages that wait for their end, in an order. Immutable.
+    """Half messages that wait for their end, in order. Immutable.
 
     About 44 bytes each in memory. `a + b` joins two, a slice is one as well.
 
     Attributes:
         names: Brokers with a topic each.
-        places: Which of `names` each message is of.
-        transactions: Each one's offset in its broker's log.
-        ids: Each one's id, in UTF-8.
+        places: Index in `names` of each message.
+        transactions: Offset of each half message in its broker's log.
+        ids: Id of each message, in UTF-8.
     """
 
     __slots__ = ("ids", "names", "places", "transactions")
@@ -70,14 +70,7 @@ class StagedMessages(Sequence[StagedMessage]):
         transactions: NDArray[np.int64],
         ids: NDArray[np.bytes_],
     ) -> Self:
-        """Return what columns of one length tell.
-
-        Args:
-            names: Broker and topic.
-            places: Which of `names` each is of.
-            transactions: Of each.
-            ids: Of each, in UTF-8; none ends with a zero byte.
-        """
+        """Return the messages of columns of one length; no id ends with a zero byte."""
         made = cls()
         made.names, made.places = tuple(names), places
         made.transactions, made.ids = transactions, ids
@@ -85,10 +78,10 @@ class StagedMessages(Sequence[StagedMessage]):
 
     @classmethod
     def of(cls, messages: Iterable[StagedMessage]) -> Self:
-        """Return `messages` as columns; themselves if they are that already.
+        """Return `messages` as columns; columns are returned as they are.
 
         Raises:
-            UsageError: An id cannot be one, or they are of too many brokers and topics.
+            UsageError: An id is illegal, or there are too many brokers and topics.
         """
         if isinstance(messages, cls):
             return messages
@@ -160,21 +153,21 @@ class StagedMessages(Sequence[StagedMessage]):
         return f"StagedMessages({len(self)} of {len({name for name, _ in self.names})} brokers)"
 
     def message_ids(self) -> list[str]:
-        """Return each one's id alone."""
+        """Return the id of each message."""
         return [key.decode() for key in self.ids.tolist()]
 
     def topics_of(self, broker_name: str) -> tuple[str, ...]:
-        """Return the topics that messages at a broker are meant for."""
+        """Return the topics of the messages of a broker."""
         return tuple(topic for name, topic in self.names if name == broker_name)
 
     def take(self, rows: "slice | NDArray[np.int64]") -> "StagedMessages":
-        """Return some of them."""
+        """Return the messages of some rows."""
         return StagedMessages.of_columns(
             self.names, self.places[rows], self.transactions[rows], self.ids[rows]
         )
 
     def rows_by_broker(self) -> dict[str, NDArray[np.int64]]:
-        """Return which are each broker's, in the order in which that has stored them."""
+        """Return the rows of each broker, in the order of storage."""
         brokers = sorted({broker_name for broker_name, _ in self.names})
         of_place = np.array([brokers.index(name) for name, _ in self.names], dtype=np.int64)
         order = np.argsort(self.transactions, kind="stable")
@@ -209,7 +202,7 @@ def decode_staged(data: bytes) -> StagedMessages:
     """Return the staged messages that `encode_staged` wrote.
 
     Raises:
-        UsageError: The bytes are none, or of another version.
+        UsageError: The bytes have another form or version.
     """
     try:
         return _decode(data)

@@ -10,10 +10,10 @@ class StageFailed(TernError):
     """Some messages were not staged, or it is not known whether they were.
 
     Attributes:
-        staged: Those that are, for whoever rolls them back. What else may be staged
-            (`may_have_happened`) the broker rolls back when its time is over.
-        reason: Why the first one is not.
-        first: Its place in what was given.
+        staged: Staged messages, for a roll-back. The broker rolls back other messages that may be
+            staged (`may_have_happened`) after their immunity.
+        reason: Error of the first message that is not staged.
+        first: Index of that message.
     """
 
     def __init__(
@@ -38,10 +38,10 @@ class EndFailed(TernError):
     """Some staged messages were not ended, or it is not known whether they were.
 
     Attributes:
-        failed: Why, by their place in what was given; the first thousand.
-        failures: How many there are. All others are ended.
-        not_open: How many of them nobody can end any more: they have ended the other way, or are
-            gone. The others may still be open.
+        failed: Errors by index of the message; the first thousand.
+        failures: Number of messages that are not ended. All others are.
+        not_open: Number of messages among them that cannot be ended: ended the other way, or gone.
+            The others may still be open.
     """
 
     FAILED_MAX = 1000

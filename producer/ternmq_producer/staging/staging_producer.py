@@ -39,36 +39,30 @@ from ternmq_runtime.service import OwnedTasks
 IMMUNITY_S: Final = 3600
 _PART: Final = 8192
 _ATTEMPTS_MAX: Final = 8
-"""A broker may be killed again and again meanwhile; one that refuses is asked for some seconds."""
+"""Attempts for one message, enough for a broker that is killed repeatedly."""
 
 _STAGE_TIMEOUT_S: Final = 30.0
 _ANSWER_TIMEOUT_S: Final = 60.0
 
 
 class StagingProducer(Lifecycle):
-    """Stages messages that nobody sees until all of a batch are committed.
+    """Producer of batches of messages that become visible together.
 
         async with StagingProducer("sink") as producer:
             staged = await producer.stage(messages, staged_for="query/7")
             await producer.end(staged, Resolution.COMMIT)
 
-    Who stages and who ends may be two processes: `encode_staged` carries what is staged from one to
-    the other, which must be of the same producer group.
+    One process may stage and another end: `encode_staged` returns the bytes to carry between two
+    processes of the same producer group.
 
-    Used on the event loop that entered it, by any number of tasks. The log and errors call what
-    verbs take as `timeout_s` by the name of Spark's option, `retryTimeout`.
-
-    Args:
-        group: Name of the producer group.
-        nameserver: `HOST:PORT`, several separated by `;` or as a sequence. None = as in `client`.
-        config: How to send; None = with 8 attempts. That a half message may be stored twice is
-            never allowed.
-        client: How to find and talk to services.
-        env: The seams. None = the real world.
+    Any number of tasks may use the producer, on the event loop that entered the block. Log lines
+    and errors call `timeout_s` by the name of Spark's option, `retryTimeout`. Half messages are
+    never stored twice, whatever `duplicates_allowed` of `config` is; without `config` a message has
+    8 attempts.
 
     Raises:
         IllegalName: The group's name is illegal.
-        ConfigError: A NameServer's address is.
+        ConfigError: An address of a NameServer is illegal.
     """
 
     def __init__(
@@ -104,28 +98,29 @@ class StagingProducer(Lifecycle):
         immunity_s: int = IMMUNITY_S,
         timeout_s: float | None = None,
     ) -> StagedMessages:
-        """Store half messages, which nobody sees, and return where, in the order of `messages`.
+        """Store invisible half messages and return their places, in the order of `messages`.
 
-        Those with a sharding key keep their order and their queue. A delay counts from the commit
-        on. Cancelling stops the waiting: they may be stored all the same, and are rolled back when
-        their time is over.
+        Messages with a sharding key keep their order and their queue. A delay counts from the
+        commit on. Cancelling stops the waiting: the messages may be stored all the same, and are
+        rolled back after their immunity.
 
-        One that its broker has stored but not confirmed yet (another status than SEND_OK, as while
-        a slave is away) is staged: `states` waits until it is, and finds it when it was lost.
+        A message that is stored and not confirmed (a status other than SEND_OK, as while a slave is
+        away) counts as staged: `states` waits for the confirmation, and finds a lost message.
 
         Args:
-            messages: Of any topics. All are encoded at once: give some ten thousand at a time.
-            staged_for: Whose batch they are, such as `query/7`: 1 to 200 printable ASCII characters
-                without blanks. Their property TERNMQ_STAGED_FOR, also when they are committed.
-            immunity_s: After so many seconds from their store time on the broker rolls them back,
-                or earlier, when they are as old as it keeps messages.
-            timeout_s: For so long it goes on while no NameServer tells where to send them, or
-                knows any broker, and then again for each part of them from when it found room in
-                the buffer, while brokers are away. None = 30.
+            messages: Messages of any topics, encoded at once: pass some ten thousand at a time.
+            staged_for: Name of the batch, such as `query/7`: 1 to 200 printable ASCII characters
+                without blanks. The messages' property TERNMQ_STAGED_FOR, also after the commit.
+            immunity_s: Time from the store time after which the broker rolls the messages back, s.
+                Earlier at the end of the retention time.
+            timeout_s: Time limit while no NameServer returns a route or knows a broker, and again
+                for each part of the messages, from its entry into the buffer, while brokers are
+                away. None = 30.
 
         Raises:
             UsageError: `staged_for` or `immunity_s` is illegal; nothing was sent.
-            StageFailed: Some are not stored, or are illegal, or nobody knows; its `staged` are.
+            StageFailed: Some messages are illegal or not stored, or may not be; its `staged` has
+                the others.
         """
         suffix = staging_suffix(self.group, staged_for=staged_for, immunity_s=immunity_s)
         limit_s = _STAGE_TIMEOUT_S if timeout_s is None else timeout_s
@@ -160,16 +155,16 @@ class StagingProducer(Lifecycle):
     async def states(
         self, staged: Sequence[StagedMessage], *, timeout_s: float = _ANSWER_TIMEOUT_S
     ) -> list[TransactionState]:
-        """Return what became of staged messages, in their order. Changes nothing.
+        """Return the states of staged messages, in order, without a change.
 
-        OPEN means that they can be committed now. Waits while a broker is away.
+        OPEN messages can be committed now. The call waits while a broker is away.
 
         Args:
-            staged: By this producer group.
-            timeout_s: Given up when a broker answers nothing for so long.
+            staged: Messages of this producer group.
+            timeout_s: Time limit of a broker's silence.
 
         Raises:
-            TernError: A broker cannot tell; it names which.
+            TernError: A broker gave no states; the text names the broker.
         """
         columns = StagedMessages.of(staged)
         call = self._call(columns, timeout_s)
@@ -185,19 +180,19 @@ class StagingProducer(Lifecycle):
         *,
         timeout_s: float = _ANSWER_TIMEOUT_S,
     ) -> None:
-        """Commit staged messages, or roll them back, each broker's in the order it stored them.
+        """Commit staged messages, or roll them back, on each broker in the order of storage.
 
-        To end them again the same way does no harm, whoever did it first. Cancelling leaves some
-        ended and others not.
+        Repeating the call with the same resolution is safe, from any process. Cancelling leaves
+        some messages ended and others open.
 
         Args:
-            staged: By this producer group.
+            staged: Messages of this producer group.
             resolution: COMMIT or ROLLBACK.
-            timeout_s: Given up when a broker answers nothing for so long, as while it restarts.
+            timeout_s: Time limit of a broker's silence, such as its restart.
 
         Raises:
-            UsageError: Another resolution.
-            EndFailed: Some are not ended, or nobody knows; all others are.
+            UsageError: `resolution` is UNKNOWN.
+            EndFailed: Some messages are not ended, or may not be; all others are.
         """
         if resolution is Resolution.UNKNOWN:
             raise UsageError("staged messages end by COMMIT or ROLLBACK")
@@ -207,12 +202,10 @@ class StagingProducer(Lifecycle):
         call.check()
 
     async def _find(self, topics: Sequence[str], timeout_s: float) -> None:
-        """Find the queues of `topics`, as soon as a NameServer tells.
-
-        What is wrong with a topic, sending tells.
+        """Wait for the routes of `topics`; errors of a topic are left to the send.
 
         Raises:
-            TransportError: Nobody did.
+            TransportError: No NameServer answered in time.
         """
         client, config = self._producer.client, self._config
         retry_timeout = RetryTimeout(client.env, timeout_s)
@@ -230,7 +223,7 @@ class StagingProducer(Lifecycle):
                 failure: TernError = error
             except TopicNotFound as error:
                 failure = error
-                with suppress(TransportError):  # they answered just now
+                with suppress(TransportError):  # NameServers answered just now
                     if not await client.nameservers.brokers():
                         failure = nobody_registered(client.nameservers.addresses)
             except TernError:
@@ -241,10 +234,7 @@ class StagingProducer(Lifecycle):
                 return
 
     async def _tell_who_is_away(self, topics: Sequence[str], timeout_s: float) -> None:
-        """Log from time to time which brokers a send waits for, until cancelled.
-
-        How long still is that of the first part; those that find room later have longer.
-        """
+        """Log, until cancelled, the brokers that a send waits for, with the first part's time."""
         client = self._producer.client
         pause_s = TOLD_EVERY_MS / 1000
         for number in itertools.count(1):
@@ -264,11 +254,9 @@ class StagingProducer(Lifecycle):
 async def _of_each_broker(
     staged: StagedMessages, ask: Callable[[str, Rows], Coroutine[Any, Any, None]]
 ) -> None:
-    """Ask every broker of its own messages, all at once; the first error comes out as it is.
-
-    Each is awaited inside the block: in Python 3.11 a group whose tasks fail while it is left, as
-    they do when it only waits there, leaves its caller marked as cancelled.
-    """
+    """Ask all brokers concurrently for their messages; raise the first error as it is."""
+    # Each task is awaited inside the block: in Python 3.11 a group whose tasks fail at its end
+    # leaves its caller marked as cancelled.
     brokers = staged.rows_by_broker()
     try:
         async with OwnedTasks() as tasks:
