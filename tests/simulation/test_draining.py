@@ -183,7 +183,7 @@ def test_drain_is_logged_once_while_another_broker_takes_the_messages(
                 await drain(cluster)
 
     run_in_virtual_time(main())
-    said = [each for each in caplog.records if each.getMessage().startswith("broker takes no mess")]
+    said = [each for each in caplog.records if each.getMessage().startswith("broker accepts no me")]
     assert [each.levelno for each in said] == [logging.INFO] * 2
 
 
