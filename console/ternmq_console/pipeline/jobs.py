@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Final, TypeVar
@@ -67,6 +67,12 @@ def most_option(name: str, default: int, text: str) -> Callable[[F], F]:
     return click.option(name, type=least_one, default=default, show_default=True, help=text)
 
 
+def _as_dict(
+    _context: click.Context, _option: click.Parameter, pairs: Sequence[tuple[str, str]]
+) -> dict[str, str]:
+    return dict(pairs)
+
+
 def spark_options(function: F) -> F:
     """Add the options of every job that runs Spark: its session, the retries and the cluster."""
     function = click.option(
@@ -83,7 +89,7 @@ def spark_options(function: F) -> F:
         "settings",
         type=setting,
         multiple=True,
-        callback=lambda _context, _option, pairs: dict(pairs),
+        callback=_as_dict,
         metavar="NAME=VALUE",
         help="Setting of Spark, such as spark.driver.memory=4g; may be repeated.",
     )(function)

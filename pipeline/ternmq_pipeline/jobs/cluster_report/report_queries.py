@@ -290,7 +290,7 @@ async def _got_by(reader: ClusterReader, found: TopicDescription, at_ms: int) ->
     message. Queues without a newer message need no query.
     """
     asked = {one.queue: at_ms for one in found.queues if one.last_stored_at_ms >= at_ms}
-    at = await first_offsets(reader, asked) if asked else {}
+    at = await first_offsets(reader, asked)
     return sum(at.get(one.queue, one.max_offset) for one in found.queues)
 
 
