@@ -60,7 +60,7 @@ async def measure(sender: Sender, only: Collection[str], scale: float) -> None:
     """Report the figures of sending.
 
     Args:
-        sender: What to measure.
+        sender: Client to measure.
         only: Names of measurements; empty = all.
         scale: Factor on the numbers of messages.
     """

@@ -38,12 +38,12 @@ class Dev:
 
 @contextlib.contextmanager
 def dev(parent: Path, mode: str, settings: Sequence[str] = ()) -> Generator[Dev]:
-    """Run `ternmq dev` on free ports in a folder below `parent` that goes with it.
+    """Run `ternmq dev` on free ports in a temporary folder below `parent`.
 
     Args:
-        parent: On the disk to use.
-        mode: Of the flush.
-        settings: More of them, as `--set` takes them.
+        parent: Folder on the disk to use.
+        mode: Flush mode.
+        settings: Further settings, in the form of `--set`.
     """
     with tempfile.TemporaryDirectory(prefix="bench-", dir=parent) as folder:
         command = [
@@ -72,10 +72,10 @@ def cluster(
     """Run a NameServer and brokers on free ports, and yield the NameServer's address.
 
     Args:
-        parent: On the disk to use.
-        mode: Of the flush.
-        brokers: How many.
-        settings: More of every broker, as `--set` takes them.
+        parent: Folder on the disk to use.
+        mode: Flush mode.
+        brokers: Number of brokers.
+        settings: Further settings of every broker, in the form of `--set`.
     """
     told = [f"broker.flush_mode={mode}", "logging.level=warning", *settings]
     words = [word for setting in told for word in ("--set", setting)]
@@ -116,9 +116,9 @@ def member(nameserver: str, data: Path, settings: Sequence[str]) -> Generator[Me
     """Run a master or a slave of the broker name `broker` on a free port, and end it in order.
 
     Args:
-        nameserver: Its address.
-        data: The directory of this member alone.
-        settings: As `--set` takes them.
+        nameserver: Address of the NameServer.
+        data: Directory of this member.
+        settings: Further settings, in the form of `--set`.
     """
     told = [word for setting in settings for word in ("--set", setting)]
     names = ("--name", "broker", "--port-broker", "0", "--nameserver", nameserver)

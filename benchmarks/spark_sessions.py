@@ -23,8 +23,8 @@ def session(folder: Path, *, driver_memory: str = "1g") -> "SparkSession":
     """Start Spark.
 
     Args:
-        folder: Where it keeps what is temporary.
-        driver_memory: Of its JVM.
+        folder: Folder of temporary files.
+        driver_memory: Memory of the driver's JVM.
     """
     from pyspark.sql import SparkSession
 

@@ -37,12 +37,12 @@ def run(command: Sequence[str | Path], folder: Path, sent: str = "") -> str:
     """Run a command outside the checkout and return what it prints.
 
     Args:
-        command: What to run.
-        folder: Its working directory.
-        sent: Its standard input.
+        command: Program and arguments.
+        folder: Working directory of the command.
+        sent: Standard input of the command.
 
     Raises:
-        SystemExit: It failed.
+        SystemExit: The command failed.
     """
     done = subprocess.run(
         command, cwd=folder, env=outside(), input=sent, capture_output=True, text=True
@@ -133,7 +133,7 @@ def remaining_steps(tag: Tag, *, fragments: bool, changes: bool) -> list[str]:
     """Return what a person has yet to do.
 
     Args:
-        tag: Where the tag of this version is.
+        tag: Place of this version's tag.
         fragments: The changelog has yet to be built.
         changes: The checkout has changes that no commit has.
     """

@@ -396,7 +396,7 @@ class BrokerConfig:
 
 
 def _addresses(texts: Sequence[str], setting: str, *, may_be_any: bool) -> tuple[Address, ...]:
-    """Return the addresses, each once; all can be dialled.
+    """Return the parsed addresses, each once.
 
     Args:
         texts: Texts of an operator.

@@ -38,6 +38,13 @@ NO_NOUN: Final = re.compile(
 )
 """Words that begin no docstring: a clause or a pronoun is no subject."""
 
+NO_DESCRIPTION: Final = re.compile(
+    r"\n[ ]+\*{0,2}\w+:[ ]"
+    r"(what|who|whom|whose|how|which|where|whether|when|why|of|as|it|its|that|those|likewise)\b",
+    re.IGNORECASE,
+)
+"""Begins of an argument's, a field's or an error's description that cannot be read alone."""
+
 
 def files_are_short(source: Source) -> Iterator[Violation]:
     """Find files that hold more than one idea, and named exceptions that became shorter."""
@@ -70,13 +77,17 @@ def names_of_tests_begin_with_their_subject(source: Source) -> Iterator[Violatio
 
 
 def docstrings_begin_with_a_noun_or_a_verb(source: Source) -> Iterator[Violation]:
-    """Find docstrings, also of fields and settings, that begin with a clause or a pronoun."""
+    """Find docstrings, and entries in their sections, that begin with a clause or a pronoun."""
     if source.file.startswith("tests/"):
         return
     for node in source.nodes(ast.Expr):
         text = node.value.value if isinstance(node.value, ast.Constant) else None
-        if isinstance(text, str) and (found := NO_NOUN.match(text.strip())):
+        if not isinstance(text, str):
+            continue
+        if found := NO_NOUN.match(text.strip()):
             yield source.at(node, f"no docstring begins with {found[0]!r}")
+        for entry in NO_DESCRIPTION.finditer(text):
+            yield source.at(node, f"no description begins with {entry[0].strip()!r}")
 
 
 def literals_are_written_out(source: Source) -> Iterator[Violation]:

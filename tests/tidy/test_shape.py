@@ -44,6 +44,13 @@ def test_file_may_be_longer_by_name_alone(monkeypatch: pytest.MonkeyPatch) -> No
         ),
         ("docstrings_begin_with_a_noun_or_a_verb", "tests/unit/x.py", "'''How.'''\n", []),
         (
+            "docstrings_begin_with_a_noun_or_a_verb",
+            "tools/x.py",
+            "def f(a, b):\n    '''Add.\n\n    Args:\n        a: Number.\n        b: Of a.\n"
+            "    '''\ndef g():\n    '''Add.\n\n    Raises:\n        OSError: It fails.\n    '''\n",
+            [2, 9],
+        ),
+        (
             "literals_are_written_out",
             "store/ternmq_store/x.py",
             "f(*(1, 2))\nf(*a, *[3])\nf(*a, *(b for b in c))\nd = {*(1, 2)}\n",

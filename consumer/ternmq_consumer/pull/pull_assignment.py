@@ -37,20 +37,18 @@ class PullContext:
     offsets: RemoteOffsetStore
     start_offsets: StartOffsets
     seeks_settled: Callable[[], Awaitable[None]]
-    """Waits until no seek is under way."""
+    """Coroutine function that waits until no seek is running."""
 
 
 class PullAssignment:
-    """The owned queues, changed by the rebalance job of the consumer.
-
-    Owned by one pull consumer, for one subscription.
+    """Owned queues of one pull consumer and subscription, changed by the rebalance job.
 
     Args:
-        context: Where to begin, how to read, how far the group is.
-        queues: The consumer's queues; all of them are owned here.
-        callbacks: Called when queues come and go.
-        commits_settled: What is dealt with is committed before a queue goes.
-        on_failure: Called with what a callback raised.
+        context: Streams, offsets and seeks of the consumer.
+        queues: Queues of the consumer. This object owns all of them.
+        callbacks: Callbacks of the application for queues that come and go.
+        commits_settled: True = handled messages are committed before a queue is given away.
+        on_failure: Called with the error of a callback.
     """
 
     def __init__(
@@ -76,7 +74,7 @@ class PullAssignment:
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The owned queues, sorted."""
+        """Owned queues, sorted."""
         return self._queues.names
 
     async def start(
@@ -97,7 +95,7 @@ class PullAssignment:
         self._starting = frozenset()
         self._pending_resets.clear()
         for queue, found in starts.items():
-            # Somebody may have set it meanwhile.
+            # A reset may have set the offset meanwhile.
             offset = found if (now_at := context.offsets.at(queue)) is None else now_at
             self._queues.add(queue, wanted[queue]).place(offset)
             logger.info("queue taken over queue=%s offset=%s", queue, offset)
@@ -113,15 +111,15 @@ class PullAssignment:
     def take_reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> None:
         """Record a reset of the group's offset of a queue that is not owned yet.
 
-        Passed over unless it is about to be owned: its offset was asked for, maybe before that.
+        The reset has no effect unless the queue is starting: its offset may have been read before.
         """
         if queue in self._starting:
             self._pending_resets.append((queue, offset, version))
 
     async def drop(self, queues: Sequence[MessageQueue]) -> None:
-        """Own these queues no more: stop reading, tell the application, commit, forget.
+        """Give queues away: stop reading, call `on_revoked`, commit.
 
-        The application may still commit where it is.
+        The callback may still commit positions.
         """
         offsets = self._context.offsets
         leaving = [fetched for queue in queues if (fetched := self._queues.find(queue)) is not None]

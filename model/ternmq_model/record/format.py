@@ -387,13 +387,13 @@ def decode_record(
     at: PhysicalOffset | None = None,
     check_crc: bool = True,
 ) -> Record | None:
-    """Check the record at `buffer[position:]` and return it; None for a blank record.
+    """Check the record at `buffer[position:]` and return it; None = a blank record.
 
     Args:
-        buffer: Bytes of a log, or records back to back. Not kept.
-        position: Where the record begins in `buffer`.
-        at: The physical offset it must claim. None = any: for records taken out of the log.
-        check_crc: Whether to verify the body's checksum.
+        buffer: Bytes of a log, or contiguous records. The result does not refer to it.
+        position: Begin of the record in `buffer`.
+        at: Expected physical offset. None = any, for records outside a log.
+        check_crc: True = the checksum of the body is verified.
 
     Raises:
         CorruptRecord: The bytes are torn, foreign, stale or zeros. Nothing from `position` on

@@ -93,7 +93,7 @@ def ending_offsets(
     Args:
         position: Position that the options name.
         snapshot: Present state of the cluster.
-        at_times: As for `starting_offsets`.
+        at_times: Offsets by time, see `starting_offsets`.
         fail_on_data_loss: True = an offset outside the queue is an error; False = the nearest
             offset of the queue is taken.
 

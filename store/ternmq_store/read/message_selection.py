@@ -161,15 +161,15 @@ def select(
     codes: TagCodes | None = None,
     may_match: NDArray[np.bool_] | None = None,
 ) -> Selection:
-    """Select messages by their units, of which there is at least one.
+    """Select messages by their units, at least one.
 
     Args:
         units: Units of one queue, in order.
         log_start: Log offset before which records are gone.
-        log_end: Log offset at which the log ends, whatever a damaged unit contains.
+        log_end: End of the log. A damaged unit may lead behind it.
         tag_codes: Codes of the requested tags; None = all messages.
-        codes: Tag codes of the units, if they were looked up. A message whose code is unknown is
-            selected: its consumer compares the tag itself.
+        codes: Tag codes of the units, if they were looked up. A message with an unknown code is
+            selected, because its consumer compares the tag itself.
         may_match: Mask of the units that a filter may match; None = all.
     """
     sizes: Ints = units["size"].astype(np.int64)
