@@ -88,7 +88,7 @@ def test_archive_receives_new_messages_in_folders_by_topic_and_date(
     assert first.bytes + second.bytes == sum(file.bytes for file in files)
     for topics, folder, checkpoint, named in (
         (["kept"], lake, "", "topics kept, kept-too, this one has kept"),
-        (["kept", "kept-too"], lake, tmp_path / "other", "whose checkpoint is not at"),
+        (["kept", "kept-too"], lake, tmp_path / "other", "whose checkpoint is not "),
         (["kept", "kept-too"], tmp_path, "", "holds no archive"),
     ):
         with pytest.raises(UsageError, match=named):
