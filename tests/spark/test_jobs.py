@@ -89,7 +89,7 @@ def test_archive_receives_new_messages_in_folders_by_topic_and_date(
     for topics, folder, checkpoint, named in (
         (["kept"], lake, "", "topics kept, kept-too, this one has kept"),
         (["kept", "kept-too"], lake, tmp_path / "other", "whose checkpoint is not "),
-        (["kept", "kept-too"], tmp_path, "", "holds no archive"),
+        (["kept", "kept-too"], tmp_path, "", "has no archive"),
     ):
         with pytest.raises(UsageError, match=named):
             archive(topics, folder, checkpoint=checkpoint, **options)
