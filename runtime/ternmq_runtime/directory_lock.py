@@ -2,6 +2,11 @@
 
 The directory has an empty file `lock`. The owner locks that file, and the directory itself in case
 the file is removed. The system releases both locks at the end of the process.
+
+`ternmq_store.disk.directory_lock` is another lock: it locks the byte that RocketMQ locks, so that
+a broker on the JVM and TernMQ exclude each other. This lock is for directories that RocketMQ does
+not have. `store` does not import `runtime`, and `model` does no I/O: therefore the lock of the
+folder and the list of errors are written in both modules.
 """
 
 import errno

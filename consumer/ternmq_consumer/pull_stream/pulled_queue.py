@@ -43,6 +43,7 @@ class PullReceiver(Protocol):
         ...
 
 
+# A protocol, since `pull_link` imports this module: the class would close a circle of imports.
 class PulledQueueLink(Protocol):
     """Link of a subscription: `PullLink`."""
 

@@ -53,6 +53,7 @@ _BROKEN_OPENINGS_MAX: Final = 3
 """Breaks in a row during the opening of a stream after which the broker is out of reach."""
 
 
+# A protocol, since `send` imports this package: the class would close a circle of imports.
 class LinkOwner(Protocol):
     """Owner of a link: the `MessageSender` of a producer."""
 

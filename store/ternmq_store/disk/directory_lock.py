@@ -1,5 +1,10 @@
 """Lock of a store's directory, compatible with RocketMQ's.
 
+The lock is on the first byte of the file, as in RocketMQ, so that a broker on the JVM and TernMQ
+exclude each other. `ternmq_runtime.directory_lock` is another lock, for directories that RocketMQ
+does not have. `store` does not import `runtime`, and `model` does no I/O: therefore the lock of
+the folder and the list of errors are written in both modules.
+
 Source: RocketMQ `DefaultMessageStore.start`.
 """
 

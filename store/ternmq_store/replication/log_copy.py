@@ -10,7 +10,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_store.dispatch.log_dispatcher import LogDispatcher
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.store_session import StoreSession
-from ternmq_store.replication.log_slice import check_piece
+from ternmq_store.replication.log_slice import check_slice
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class LogCopy:
         log, session = self._log, self._session
         if at != log.end or at + len(data) > log.file_end or not data:
             raise CorruptRecord(at, f"{len(data)} bytes do not go on at {log.end}, within one file")
-        stored_at_ms = 0 if damage else check_piece(data, at, file_end=log.file_end)
+        stored_at_ms = 0 if damage else check_slice(data, at, file_end=log.file_end)
         if not is_checksummed and session.is_range_open and self._is_noting():
             raise BrokerBusy(ResponseCode.SYSTEM_BUSY, "the store's notes are being written")
         log.make_space_for(len(data))

@@ -80,7 +80,7 @@ def take_records(
     return bytes(part[:taken]) if taken <= len(part) else bytes(read(at, taken))
 
 
-def check_piece(data: bytes, at: PhysicalOffset, *, file_end: int) -> int:
+def check_slice(data: bytes, at: PhysicalOffset, *, file_end: int) -> int:
     """Check that bytes are whole records for the offset `at`.
 
     The check covers the sizes and the physical offset in every record, at a low cost. Reads check

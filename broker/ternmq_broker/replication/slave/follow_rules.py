@@ -90,7 +90,7 @@ def check_master(epochs: Epochs, *, highest_epoch: int) -> int:
     return epochs[-1].number
 
 
-def check_piece(
+def check_succession(
     piece: replication.LogPiece, *, epoch: int, highest_epoch: int, log_end: int
 ) -> None:
     """Check that a piece continues the log, and belongs to the epoch of the handshake.

@@ -21,8 +21,8 @@ from ternmq_broker.replication.protocol import (
 from ternmq_broker.replication.role.membership import Membership
 from ternmq_broker.replication.slave.follow_rules import (
     check_master,
-    check_piece,
     check_probe,
+    check_succession,
     cut_needed,
     cut_text,
 )
@@ -289,7 +289,7 @@ class LogFollower:
         while (reply := await stream.read()) is not None:
             self._received_at_ms = clock.monotonic_ms()
             piece = reply.piece
-            check_piece(
+            check_succession(
                 piece,
                 epoch=self._epoch,
                 highest_epoch=state.highest_epoch,

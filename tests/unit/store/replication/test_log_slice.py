@@ -3,7 +3,7 @@ import pytest
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import encode_blank
-from ternmq_store.replication.log_slice import check_piece, take_records
+from ternmq_store.replication.log_slice import check_slice, take_records
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.replicas import log_of
@@ -67,15 +67,15 @@ def test_bytes_without_a_record_make_no_piece() -> None:
 
 def test_good_piece_reports_its_newest_store_time() -> None:
     data = log(100, 0, 300)
-    assert check_piece(data, PhysicalOffset(0), file_end=FILE_BYTES) == 1_700_000_000_000
+    assert check_slice(data, PhysicalOffset(0), file_end=FILE_BYTES) == 1_700_000_000_000
 
 
 def test_piece_with_the_end_of_its_file_is_good() -> None:
     data = log(100)
     whole = (data + encode_blank(FILE_BYTES - len(data))).ljust(FILE_BYTES, b"\0")
     at = PhysicalOffset(len(data))
-    assert check_piece(whole, PhysicalOffset(0), file_end=FILE_BYTES) > 0
-    assert check_piece(whole[at:], at, file_end=FILE_BYTES) == 0
+    assert check_slice(whole, PhysicalOffset(0), file_end=FILE_BYTES) > 0
+    assert check_slice(whole[at:], at, file_end=FILE_BYTES) == 0
 
 
 @pytest.mark.parametrize("change", ["cut", "shifted", "longer", "forged", "moved", "no magic"])
@@ -96,18 +96,18 @@ def test_malformed_piece_is_refused(change: str) -> None:
         case _:
             data[2 * size + 4] ^= 1
     with pytest.raises(CorruptRecord):
-        check_piece(bytes(data), at, file_end=FILE_BYTES)
+        check_slice(bytes(data), at, file_end=FILE_BYTES)
 
 
 def test_record_without_space_for_a_blank_one_behind_it_is_refused() -> None:
     data = log(100)
     with pytest.raises(CorruptRecord, match="blank"):
-        check_piece(data, PhysicalOffset(0), file_end=len(data) + 7)
-    assert check_piece(data, PhysicalOffset(0), file_end=len(data) + 8)
+        check_slice(data, PhysicalOffset(0), file_end=len(data) + 7)
+    assert check_slice(data, PhysicalOffset(0), file_end=len(data) + 8)
 
 
 def test_blank_record_in_the_middle_of_a_file_is_refused() -> None:
     data = log(100)
     piece = data + encode_blank(40).ljust(40, b"\0")
     with pytest.raises(CorruptRecord):
-        check_piece(piece, PhysicalOffset(0), file_end=FILE_BYTES)
+        check_slice(piece, PhysicalOffset(0), file_end=FILE_BYTES)

@@ -5,8 +5,8 @@ import pytest
 from ternmq_broker.replication.protocol import ProtocolBroken
 from ternmq_broker.replication.slave.follow_rules import (
     check_master,
-    check_piece,
     check_probe,
+    check_succession,
     cut_needed,
     cut_text,
 )
@@ -121,12 +121,12 @@ def test_master_of_past_leadership_is_not_followed() -> None:
 )
 def test_discontinuous_piece_ends_the_stream(piece: replication.LogPiece, why: str) -> None:
     with pytest.raises(ProtocolBroken, match=why):
-        check_piece(piece, epoch=5, highest_epoch=5, log_end=900)
+        check_succession(piece, epoch=5, highest_epoch=5, log_end=900)
 
 
 def test_pieces_are_refused_once_a_higher_epoch_is_known() -> None:
     piece = replication.LogPiece(epoch=5, start=900, data=b"x")
-    check_piece(piece, epoch=5, highest_epoch=5, log_end=900)
-    check_piece(replication.LogPiece(epoch=5), epoch=5, highest_epoch=5, log_end=900)
+    check_succession(piece, epoch=5, highest_epoch=5, log_end=900)
+    check_succession(replication.LogPiece(epoch=5), epoch=5, highest_epoch=5, log_end=900)
     with pytest.raises(ProtocolBroken, match="is over"):
-        check_piece(piece, epoch=5, highest_epoch=6, log_end=900)
+        check_succession(piece, epoch=5, highest_epoch=6, log_end=900)
