@@ -52,7 +52,7 @@ _REGISTER: Final = replace(
 """A refused registration also answers with the highest epoch."""
 
 _LEAVE_TIMEOUT_S: Final = 1.0
-"""Limit for a registration under way when the broker leaves, and again for the withdrawal."""
+"""Limit for a registration under way when the broker is leaving, and again for the withdrawal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class NameServerRegistration:
             connection = await self._env.network.connect([self.address])
             if self._is_leaving:
                 await connection.close()
-                raise ClosedError(f"{self.address}: the broker leaves")
+                raise ClosedError(f"{self.address}: the broker is leaving")
             self._connection = connection
         return self._connection
 

@@ -192,7 +192,7 @@ class SteadyClock:
             return None
         self._doubted_until_ms = boot_ms + self._follow_after_ms
         logger.warning(
-            "clock in doubt, nothing is deleted by its age ahead_of_newest_record_ms=%d for_s=%d",
+            "clock in doubt, no file is deleted by age ahead_of_newest_record_ms=%d for_s=%d",
             ahead_ms,
             self._follow_after_ms // 1000,
         )
@@ -226,7 +226,7 @@ class SteadyClock:
         was, self._skew = self._skew, seen(self._skew, by_ms, now_ms=now_ms)
         if self._skew is None:
             if was is not None:
-                logger.warning("step of the wall clock taken back by_ms=%d", was.by_ms)
+                logger.warning("step of the wall clock reverted by_ms=%d", was.by_ms)
         elif self.is_doubted or not self.has_records():
             self._follow(by_ms)
         elif now_ms - self._skew.since_ms >= self._follow_after_ms:

@@ -55,7 +55,7 @@ def fault_of_time_ms(value: object) -> str | None:
     number = int(cast("int", value))
     if _SECONDS_MIN <= number < _SECONDS_MAX:
         day = datetime.fromtimestamp(number / 1000, UTC).date()
-        return f"is {day} in Unix milliseconds; seconds are to be multiplied by 1000"
+        return f"is {day} in Unix milliseconds; multiply seconds by 1000"
     if number >= _MICROSECONDS_MIN:
         return "is too far ahead for Unix milliseconds; are these micro- or nanoseconds?"
     return None
@@ -82,11 +82,11 @@ def fault_of_function(value: object, parameters: int) -> str | None:
     if inspect.isclass(value):
         return "is a class: give a function, or an instance that can be called"
     if inspect.isawaitable(value):
-        return "is what a call returned: give the function itself, without parentheses"
+        return "is the result of a call: give the function itself, without parentheses"
     if not callable(value):
         return "must be a function"
     if any(_is_so(has, value) for has in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
-        return "has a yield, so a call of it runs nothing: return an answer instead"
+        return "contains a yield, so a call does not run its code: return an answer instead"
     try:
         # A function wrapped by a decorator such as `mock.patch` may have more parameters, which the
         # decorator supplies.

@@ -98,7 +98,7 @@ def decompress(body: bytes, sys_flag: int, *, at: PhysicalOffset) -> bytes:
         return body
     name = _NAMES.get(sys_flag & _TYPE_MASK)
     if name is None:
-        raise CorruptBody(at, f"compressed in an unknown way: sys flag {sys_flag:#x}")
+        raise CorruptBody(at, f"unknown compression: sys flag {sys_flag:#x}")
     if not body:
         return b""
     try:
@@ -107,9 +107,9 @@ def decompress(body: bytes, sys_flag: int, *, at: PhysicalOffset) -> bytes:
         reason = f"the body has more than {FRAMES_MAX} {name} frames"
         raise CorruptBody(at, reason) from None
     if plain is None:
-        raise CorruptBody(at, f"the body is not what {name} makes, or a part of it is missing")
+        raise CorruptBody(at, f"the body is no valid {name} data, or a part of it is missing")
     if len(plain) > DECOMPRESSED_BYTES_MAX:
-        reason = f"the body becomes longer than {DECOMPRESSED_BYTES_MAX} bytes"
+        reason = f"the decompressed body is longer than {DECOMPRESSED_BYTES_MAX} bytes"
         raise CorruptBody(at, reason)
     return plain
 

@@ -31,9 +31,11 @@ def doubt_of(number: int, known: int = EPOCH_MAX) -> str:
             default, with which every legal epoch is accepted.
     """
     if number > EPOCH_MAX:
-        reason = f"is above {EPOCH_MAX}, the highest that can be"
+        reason = f"is above {EPOCH_MAX}, the highest possible epoch"
     elif number > known + EPOCH_STEP_MAX:
-        reason = f"is more than {EPOCH_STEP_MAX} above {known}, the highest that is known"
+        reason = f"is more than {EPOCH_STEP_MAX} above {known}, the highest known epoch"
     else:
         return ""
-    return f"epoch {number} {reason}: it is not taken (if it is real or is kept: {REPAIR_COMMAND})"
+    return (
+        f"epoch {number} {reason}: it is rejected (if it is real or stored, run {REPAIR_COMMAND})"
+    )

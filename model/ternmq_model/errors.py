@@ -364,11 +364,11 @@ class StateUnreadable(StoreError):
 
     def __init__(self, path: Path, error: OSError) -> None:
         reason = error.strerror or str(error)
-        self.reason = f"is there and cannot be read: {reason}"
+        self.reason = f"exists but cannot be read: {reason}"
         super().__init__(
             f"{path} {self.reason}. Neither an older file nor an empty one"
-            " stands for it: let this user read it (its owner and mode, and those of its folder),"
-            " or see to the disk, and start again"
+            " replaces it: make it readable for this user (owner and mode of the file and its"
+            " folder), or check the disk, and start again"
         )
         self.path = path
 

@@ -114,9 +114,7 @@ class Message:
             text += self._delivery()
         for name, value in self.properties.items():
             if name in names.RESERVED:
-                raise IllegalMessage(
-                    f"property {name!r} has a meaning of its own; pick another name"
-                )
+                raise IllegalMessage(f"property {name!r} is reserved; choose another name")
             check_property(name, value)
             text += name + "\x01" + value + "\x02"
         try:
@@ -161,7 +159,8 @@ class Message:
         """
         if self.cancels and not self.deliver_at_ms:
             raise IllegalMessage(
-                f"message for {self.topic!r}: cancels without the deliver_at_ms of what it cancels"
+                f"message for {self.topic!r}: a cancellation needs the deliver_at_ms of the"
+                " cancelled message"
             )
         given = [
             each

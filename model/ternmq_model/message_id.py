@@ -92,7 +92,7 @@ def parse_offset_message_id(message_id: str) -> tuple[bytes, PhysicalOffset]:
         raise UsageError(f"message id {message_id!r}: must be 32 or 56 hex digits")
     offset = _OFFSET.unpack_from(data, len(data) - 8)[0]
     if offset < 0:
-        raise UsageError(f"message id {message_id!r}: names no place in a log")
+        raise UsageError(f"message id {message_id!r}: has no valid log offset")
     return data[:-8], PhysicalOffset(offset)
 
 

@@ -135,7 +135,9 @@ def _check(kind: str, name: str, bytes_max: int) -> str:
             kind, name[:bytes_max] + "…", f"is {len(name)} characters long, at most {bytes_max} fit"
         )
     if not _LEGAL.fullmatch(name):
-        raise IllegalName(kind, name, f"{_ALLOWED}; where brokers take dots, those too, not first")
+        raise IllegalName(
+            kind, name, f"{_ALLOWED}; some brokers also allow dots, except at the start"
+        )
     return name
 
 
@@ -154,7 +156,7 @@ def check_new_name(kind: str, name: str, *, allows_dots: bool) -> None:
         IllegalName: The name has a dot.
     """
     if "." in name and not allows_dots:
-        rule = f"{_ALLOWED}; this broker takes no dots (broker.dots_in_names_allowed)"
+        rule = f"{_ALLOWED}; this broker allows no dots (broker.dots_in_names_allowed)"
         raise IllegalName(kind, name, rule)
 
 

@@ -121,7 +121,7 @@ def check_property(name: object, value: object) -> None:
     if not isinstance(name, str) or not isinstance(value, str):
         raise IllegalMessage(f"property {name!r}={value!r}: both must be strings")
     if name.startswith(TRANSIENT_PREFIX):
-        raise IllegalMessage(f"property {name!r}: names with that beginning are never stored")
+        raise IllegalMessage(f"property {name!r}: names with this prefix are never stored")
     if not name or not value:
         raise IllegalMessage(f"property {name!r}={value!r}: neither may be empty")
     if "\x01" in name or "\x02" in name or "\x01" in value or "\x02" in value:
@@ -153,7 +153,10 @@ def check_tag(tag: str) -> None:
             " selected"
         )
     if "||" in tag or tag != trimmed(tag):
-        raise IllegalMessage(f"tag {tag!r}: no || and no blanks around it, or nobody can select it")
+        raise IllegalMessage(
+            f"tag {tag!r}: must not contain || or have blanks around it: no consumer could select"
+            " it"
+        )
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

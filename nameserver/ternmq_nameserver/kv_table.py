@@ -114,7 +114,7 @@ def _check_fits_a_message(namespace: str, key: str, value: str) -> None:
     except UnicodeEncodeError as error:
         raise ValueError(f"setting {namespace!r}/{key!r} is no text: {error.reason}") from error
     if size > NAMESPACE_BYTES_MAX:
-        rule = f"is {size} bytes large, at most {NAMESPACE_BYTES_MAX} fit"
+        rule = f"is {size} bytes long, at most {NAMESPACE_BYTES_MAX} fit"
         raise ValueError(f"setting {namespace!r}/{key[:NAME_CHARACTERS_MAX]!r} {rule}")
 
 
@@ -147,7 +147,7 @@ def check_setting_name(kind: str, name: str) -> str:
         rule = f"is {len(name)} characters long, at most {NAME_CHARACTERS_MAX} fit"
         raise IllegalName(kind, name[:NAME_CHARACTERS_MAX], rule)
     if not name.isprintable():
-        raise IllegalName(kind, name, "may have only characters that print")
+        raise IllegalName(kind, name, "may have only printable characters")
     return name
 
 

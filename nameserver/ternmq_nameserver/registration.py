@@ -74,7 +74,7 @@ def check_registration(registration: BrokerRegistration, known: Mapping[str, Top
     for endpoint in registration.endpoints:
         if not endpoint.is_legal_endpoint:
             raise invalid_registration(
-                registration, f"endpoint {str(endpoint)[:300]!r}: is no host and port"
+                registration, f"endpoint {str(endpoint)[:300]!r}: must be a host and a port"
             )
     topics: set[str] = set()
     for config in registration.topics:

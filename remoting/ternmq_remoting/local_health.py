@@ -57,7 +57,9 @@ def ask(address: Address, *, timeout_s: float) -> bool | None:
                 continue
             answer = asking.recv(len(_NOT_SERVING))
             if answer not in (_SERVING, _NOT_SERVING):
-                raise ConnectionResetError(errno.ECONNRESET, "hung up without an answer")
+                raise ConnectionResetError(
+                    errno.ECONNRESET, "closed the connection without an answer"
+                )
             return answer == _SERVING
     return None
 
@@ -84,8 +86,8 @@ async def answering(address: Address, is_serving: Callable[[], bool]) -> AsyncGe
         server = await asyncio.start_unix_server(answer, _name(address))
     except OSError as error:
         logger.warning(
-            "this server answers health over gRPC alone: the name of its Unix socket is not to be"
-            " had address=%s error=%s",
+            "health checks are answered over gRPC alone: the Unix socket cannot be opened"
+            " address=%s error=%s",
             address,
             error,
         )

@@ -87,7 +87,7 @@ def names_of(token: str, count: int) -> tuple[str, ...]:
     """
     names = token.split(" ", count - 1) if token else [""] * count
     if len(names) != count:
-        raise invalid(f"page_token {token[:100]!r}: is none")
+        raise invalid(f"page_token {token[:100]!r}: is no page token")
     return tuple(names)
 
 

@@ -132,7 +132,7 @@ class ServerCalls:
                 task.cancel()
             _, running = await asyncio.wait(running, timeout=ENDING_S)
         if running:
-            logger.warning("calls do not end though they were cancelled count=%s", len(running))
+            logger.warning("cancelled calls do not end count=%s", len(running))
 
     def _method(self, handler: Handler) -> Any:
         # Bytes are parsed here: gRPC would log a traceback for each bad request.

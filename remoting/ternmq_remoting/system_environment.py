@@ -48,7 +48,9 @@ async def system_environment(*, calls_wait_s: float | None = None) -> AsyncGener
             await _let_grpc_finish()
         finally:
             if abandoned := await blocking.close(wait_s=calls_wait_s):
-                logger.warning("calls outlive what they were made for functions=%s", abandoned)
+                logger.warning(
+                    "blocking calls continue after their service ended functions=%s", abandoned
+                )
 
 
 async def _let_grpc_finish() -> None:

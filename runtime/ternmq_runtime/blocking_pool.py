@@ -135,7 +135,9 @@ class BlockingPool:
             self._idle.set()
         if waiter.cancelled():
             if failure is not None:
-                logger.error("blocking call failed after its waiter left", exc_info=failure)
+                logger.error(
+                    "blocking call failed after its caller stopped waiting", exc_info=failure
+                )
         elif failure is not None:
             waiter.set_exception(failure)
         else:

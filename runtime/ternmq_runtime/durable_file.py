@@ -131,10 +131,10 @@ def read_newest(path: Path, parse: Callable[[bytes], T]) -> T | None:
 
 def _restore(older: Path, reason: str) -> None:
     path = older.with_suffix("")
-    logger.error("previous generation taken file=%s reason=%s", older, reason)
+    logger.error("previous generation used file=%s reason=%s", older, reason)
     with suppress(FileNotFoundError):
         path.replace(path.with_name(f"{path.name}.bad"))
     try:
         replace_durably(path, older.read_bytes())
     except OSError as error:
-        logger.error("file not written anew file=%s error=%s", path, error)
+        logger.error("file not rewritten file=%s error=%s", path, error)

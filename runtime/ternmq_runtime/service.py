@@ -357,7 +357,7 @@ async def run_until_signalled(
             if not hurry.calls:
                 raise
             hurry.forget()
-            logger.warning("service stopped in a hurry, after a second signal")
+            logger.warning("service stopped early after a second signal")
             return 1
         except Exception:
             if not has_started and not hurry.calls:

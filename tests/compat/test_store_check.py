@@ -151,7 +151,7 @@ DAMAGES: dict[str, tuple[Damage, str, str]] = {
     "an entry names another one before it": (
         lambda root: change(index_file(root), 40 + 2_000 + 20 * 399 + 16, b"\0\0\0\1"),
         "index",
-        "do not name the one before",
+        "do not point to the previous entry",
     ),
     "a slot is lost": (
         lambda root: change(index_file(root), 40 + 4 * 366, bytes(4)),

@@ -200,7 +200,7 @@ def test_swapped_log_files_are_refused_by_name(is_clean: bool) -> None:
     one, two = log_path(0), log_path(FILE_BYTES)
     files.nodes[one], files.nodes[two] = files.nodes[two], files.nodes[one]
     before = {path: node.data.tobytes() for path, node in files.nodes.items()}
-    with pytest.raises(StoreError, match=f"{file_name(0)} holds what belongs into"):
+    with pytest.raises(StoreError, match=f"{file_name(0)} contains the records of"):
         open_store(files, config=CONFIG)
     assert {path: node.data.tobytes() for path, node in files.nodes.items()} == before
 

@@ -160,7 +160,7 @@ MESSAGES: list[tuple[Callable[[], Message], str]] = [
     # No type tells seconds from milliseconds.
     (
         lambda: Message("orders", b"", deliver_at_ms=1_800_000_000),
-        "is 1970-01-21 in Unix milliseconds; seconds are to be multiplied by 1000",
+        "is 1970-01-21 in Unix milliseconds; multiply seconds by 1000",
     ),
 ]
 
@@ -268,7 +268,7 @@ CONSTRUCTIONS: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: PushConsumerConfig(consume_from=ConsumeFrom.TIMESTAMP, consume_at_ms=1_800_000_000),
-        "seconds are to be multiplied by 1000",
+        "multiply seconds by 1000",
     ),
     (
         lambda: PushConsumer(

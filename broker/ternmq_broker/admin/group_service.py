@@ -260,7 +260,7 @@ class GroupAdminService:
             case "last":
                 return end
             case _:
-                raise invalid("a reset says where to: at_ms, offset, first or last")
+                raise invalid("a reset needs a target: at_ms, offset, first or last")
 
     def _state(self, group: str, topic: str, queue_id: int) -> QueueState:
         least, end = self._store.queue_range(topic, queue_id)

@@ -57,7 +57,7 @@ class LockService:
             raise refusal(ResponseCode.NO_PERMISSION, remark)
         session = self.clients.live(client_id)
         if session is not None and session.broken_at_ms is not None:
-            remark = f"the Session of {client_id!r} has broken; its locks are about to end"
+            remark = f"the Session of {client_id!r} is broken; its locks end soon"
             raise refusal(ResponseCode.SYSTEM_BUSY, remark)
         asked = [(key, token) for key, token in _queues(request.queues) if self._is_there(key)]
         before = self.locks.last_token

@@ -222,9 +222,9 @@ class GroupService:
                 reply.kept.append(stored)
                 continue
             if why is None:
-                what = f"{kept} is kept, not {each.offset}"
+                what = f"{kept} is stored, not {each.offset}"
                 if version != each.version:
-                    what = f"{kept} of version {version} is kept, not one of {each.version}"
+                    what = f"{kept} of version {version} is stored, not one of {each.version}"
                 remark = f"{each.topic} queue {each.queue_id}: {what}"
                 why = refusal(ResponseCode.PULL_OFFSET_MOVED, remark)
             stored.status.CopyFrom(status_of(why))

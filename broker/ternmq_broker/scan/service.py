@@ -309,5 +309,5 @@ class _RangeRelay:
                 await self._stream.write(reply)
         except TimeoutError:
             self.is_stalled = True
-            remark = f"the reader of a scan took nothing for {stall_s:g} s"
+            remark = f"the reader of a scan read nothing for {stall_s:g} s"
             raise BrokerBusy(ResponseCode.SYSTEM_BUSY, remark) from None

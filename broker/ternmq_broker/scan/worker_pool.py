@@ -88,7 +88,7 @@ class ScanProcess:
         while True:
             for part in self._parts:
                 if part.header.request_id != self._request_id:
-                    raise self._broke("says what cannot be")
+                    raise self._broke("has sent an invalid frame")
                 if part.header.kind is FrameKind.END and part.is_last:
                     self.is_scanning = False
                 return part
@@ -99,7 +99,7 @@ class ScanProcess:
             async with asyncio.timeout(_SILENT_S):
                 data = await self.child.read()
         except TimeoutError:
-            raise self._broke(f"has said nothing for {_SILENT_S:g} s") from None
+            raise self._broke(f"has sent nothing for {_SILENT_S:g} s") from None
         except OSError:
             data = b""
         if not data:
@@ -224,7 +224,7 @@ class ScanPool:
 
     def _take(self) -> ScanProcess:
         if not self._is_open:
-            raise ClosedError("nothing is scanned any more")
+            raise ClosedError("the scan service is closed")
         while self._idle:
             one = self._idle.pop()
             if not one.child.has_ended:
@@ -240,7 +240,7 @@ class ScanPool:
 
     def _give_back(self, one: ScanProcess) -> None:
         if one.code == -signal.SIGBUS:
-            logger.warning("scans map no files any more: a map failed pid=%s", one.child.pid)
+            logger.warning("scans no longer map files, a map failed pid=%s", one.child.pid)
             self.may_map = False
         if one.is_broken or not self._is_open:
             one.child.kill()

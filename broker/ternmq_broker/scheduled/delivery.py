@@ -74,7 +74,7 @@ class Deliverer:
                 reasons[str(error)] += 1
         appended = await self._put(good, reasons) if good else None
         for reason, count in reasons.items():
-            logger.warning("messages that waited dropped count=%d reason=%s", count, reason)
+            logger.warning("waiting messages dropped count=%d reason=%s", count, reason)
         self.delivered += len(records) - reasons.total()
         self.dropped += reasons.total()
         if appended is None:
@@ -112,14 +112,14 @@ def restore_topic(record: InternalRecord, find: FindTopic, at: PhysicalOffset) -
     """
     topic, number = record.properties.get(REAL_TOPIC, ""), record.properties.get(REAL_QUEUE_ID, "")
     if not topic or not number.isascii() or not number.isdigit() or len(number) > 9:
-        raise Undeliverable(f"it names no queue: {topic[:140]!r} {number[:20]!r}")
+        raise Undeliverable(f"its properties name no queue: {topic[:140]!r} {number[:20]!r}")
     if is_send_forbidden(topic):
         raise Undeliverable(f"topic {topic!r} belongs to the broker")
     queue_id = int(number)
     try:
         config = find(topic, queue_id, at)
     except (IllegalName, RefusedError) as error:
-        raise Undeliverable(f"topic {topic[:140]!r} cannot be: {error}") from None
+        raise Undeliverable(f"topic {topic[:140]!r} is impossible: {error}") from None
     queues = 0 if config is None else max(config.read_queues, config.write_queues)
     if not queues:
         raise Undeliverable(f"topic {topic[:140]!r} was deleted")

@@ -149,7 +149,7 @@ class SendService:
         for name, value in properties.items():
             if name in names.BROKERS_OWN:
                 raise IllegalMessage(
-                    f"message for {topic!r}: property {name!r} is the broker's own"
+                    f"message for {topic!r}: property {name!r} is reserved for the broker"
                 )
             check_property(name, value)
         key = properties.setdefault(names.UNIQUE_KEY, "") or self._next_key(sender)

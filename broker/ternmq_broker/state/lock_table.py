@@ -111,7 +111,7 @@ class LockTable:
         holding = _live((held or {}).get(QueueKey(topic, queue_id)), now_ms)
         if (0 if holding is None else holding.token) == token:
             return None
-        who = "nobody holds it" if holding is None else f"{holding.client_id!r} holds it"
+        who = "no client holds it" if holding is None else f"{holding.client_id!r} holds it"
         stale = f"lock token {token} is stale" if token else "the caller has no lock"
         queue = f"group {group!r} at {topic} queue {queue_id}"
         return refusal(ResponseCode.NO_PERMISSION, f"{queue}: {stale}, {who}")

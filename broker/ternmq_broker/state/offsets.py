@@ -282,8 +282,7 @@ class OffsetTable:
                     self.changes += 1
                     self._recent.note((key, queue_id), removed=True)
                     logger.warning(
-                        "offset of a topic that is gone left out group=%s topic=%s queue=%s"
-                        " offset=%s",
+                        "offset of a deleted topic ignored group=%s topic=%s queue=%s offset=%s",
                         group,
                         topic,
                         queue_id,
@@ -293,7 +292,7 @@ class OffsetTable:
                     kept = QueueOffset(0) if topic in deleted else end
                     self.clamp(group, topic, queue_id, kept)
                     logger.warning(
-                        "offset beyond the end set back group=%s topic=%s queue=%s offset=%s"
+                        "offset beyond the end reduced group=%s topic=%s queue=%s offset=%s"
                         " end=%s kept=%s",
                         group,
                         topic,

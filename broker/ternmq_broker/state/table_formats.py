@@ -80,19 +80,19 @@ OFFSETS: Final = _json_table(
     "consumerOffset.json",
     OffsetTable.from_dict,
     older="groups consume again what they committed since",
-    absent="offsets of all groups: each begins as a new group does, most at the end of a queue",
+    absent="offsets of all groups: each begins like a new group, most at the end of a queue",
 )
 VERSIONS: Final = _json_table(
     "offsetVersions.json",
     lambda content, _: OffsetVersions.from_dict(content),
-    older="versions that members know are taken from them",
+    older="versions are copied from the members that know them",
     absent="resets of offsets: a member that was away may commit its old offsets",
 )
 DELAYS: Final = _json_table(
     "delayOffset.json",
     DelayOffsets.from_dict,
-    older="delayed messages delivered since come again",
-    absent="progress of delayed messages: those that are stored come again",
+    older="delayed messages delivered since are delivered again",
+    absent="progress of delayed messages: stored ones are delivered again",
 )
 FILTERS: Final = _json_table(
     "consumerFilter.json",
@@ -108,8 +108,8 @@ TRANSACTIONS: Final = _json_table(
 )
 TIMER: Final = TableFormat(
     "timercheck",
-    "timed messages delivered since come again",
-    "progress of timed messages: those that are stored come again",
+    "timed messages delivered since are delivered again",
+    "progress of timed messages: stored ones are delivered again",
     True,
     verify_timer_checksum,
     strip_timer_checksum,

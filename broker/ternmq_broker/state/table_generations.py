@@ -242,14 +242,14 @@ def settle(
         main, taken = each.main, each.taken
         if taken is not None and taken is not main:
             logger.error(
-                "older generation taken file=%s reason=%r consequence=%r",
+                "older generation used file=%s reason=%r consequence=%r",
                 taken.path,
                 f"{main.path} {main.fault}",
                 each.format.older,
             )
         if taken is not None and not taken.has_checksum:
             logger.info(
-                "table without a checksum taken, from RocketMQ or an older version file=%s",
+                "table without a checksum accepted, from RocketMQ or an older version file=%s",
                 taken.path,
             )
         if main.fault and main.is_there:

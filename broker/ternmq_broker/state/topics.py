@@ -348,7 +348,7 @@ class TopicTable:
             fields = dict(as_object(entry, name))
             known = {key: fields.pop(key, None) for key in _KNOWN}
             if known["topicName"] not in (None, name):
-                raise ValueError(f"topic {name!r} calls itself {known['topicName']!r}")
+                raise ValueError(f"topic {name!r} contains the name {known['topicName']!r}")
             config = TopicConfig(
                 name,
                 as_int(known["readQueueNums"], f"readQueueNums of {name}"),

@@ -53,10 +53,10 @@ class PendingAck(NamedTuple):
 
 REMARKS: Final = {
     ResponseCode.FLUSH_DISK_TIMEOUT: (
-        "stored, but the message or its topic is not on disk in time; the flush goes on"
+        "stored, but the message or its topic is not on disk in time; the flush continues"
     ),
     ResponseCode.FLUSH_SLAVE_TIMEOUT: (
-        "stored here, but not by enough slaves in time; replication goes on"
+        "stored here, but not by enough slaves in time; replication continues"
     ),
     ResponseCode.SLAVE_NOT_AVAILABLE: "stored here, but too few slaves have the message",
 }

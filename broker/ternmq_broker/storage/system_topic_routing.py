@@ -193,7 +193,7 @@ def _due_ms(record: InternalRecord, rules: RoutingRules) -> int | None:
     is_cancel = TIMER_CANCEL in record.properties
     if name is None:
         if is_cancel:
-            raise _illegal(f"property {TIMER_CANCEL!r} without the time of what it cancels")
+            raise _illegal(f"property {TIMER_CANCEL!r} without the time of the cancelled message")
         return None
     value = _number(record.properties, name)
     assert value is not None
@@ -211,7 +211,7 @@ def _due_ms(record: InternalRecord, rules: RoutingRules) -> int | None:
     if at_ms > rules.now_ms + DELAY_MS_MAX:
         raise _illegal(
             f"property {name!r}={value} is {at_ms - rules.now_ms} ms ahead, at most 3 days "
-            f"({DELAY_MS_MAX} ms) can be"
+            f"({DELAY_MS_MAX} ms) are allowed"
         )
     if rules.timer_is_full:
         raise refusal(

@@ -253,14 +253,15 @@ class TransactionChecker:
         try:
             self.transitions.roll_back(expired, why=_WHY_EXPIRED)
         except TernError as error:
-            logger.warning("staged not rolled back yet count=%d error=%s", len(expired), error)
+            logger.warning("staged rows not rolled back yet count=%d error=%s", len(expired), error)
             return
         gone = sum(half is None for _, half in expired)
         self.counts.expired += len(expired)
         self.counts.unreadable += gone
         first = next((half for _, half in expired if half is not None), None)
         logger.warning(
-            "staged rolled back, its time is over count=%d unreadable=%d group=%s first_of=%s",
+            "staged rows rolled back after their timeout count=%d unreadable=%d group=%s"
+            " first_of=%s",
             len(expired),
             gone,
             "" if first is None else first.group,

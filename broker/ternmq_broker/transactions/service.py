@@ -184,7 +184,7 @@ def _identities(request: transactions.FindTransactionsRequest) -> list[Transacti
     """
     offsets, keys = request.transaction_offsets, request.message_ids
     if len(offsets) > _FOUND_MAX:
-        remark = f"at most {_FOUND_MAX} transactions are found at once"
+        remark = f"at most {_FOUND_MAX} transactions are looked up at once"
         raise invalid(remark)
     if len(offsets) != len(keys):
         remark = f"{len(offsets)} transaction offsets and {len(keys)} message ids"

@@ -437,7 +437,7 @@ def _examine(record: bytes, form: _Form) -> tuple[str, Record | None]:
     except CorruptRecord as error:
         return error.reason, None
     if decoded is None or decoded.header.magic != MAGIC_V1:
-        return "only V1 records are taken", None
+        return "only V1 records are accepted", None
     reason = _reason_of(decoded, len(record), form)
     return reason, None if reason else decoded
 
@@ -476,7 +476,7 @@ def reserved_reason(properties: Mapping[str, str]) -> str:
     """Return the reason about a property that no client may send; empty = none."""
     for name in properties:
         if name in BROKERS_OWN:
-            return f"{name!r} is the broker's own property"
+            return f"property {name!r} is reserved for the broker"
         if name.startswith(TRANSIENT_PREFIX):
-            return f"property {name!r}: names with that beginning are never stored"
+            return f"property {name!r}: names with this prefix are never stored"
     return ""

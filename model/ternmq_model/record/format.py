@@ -412,10 +412,10 @@ def decode_record(
         raise CorruptRecord(where, f"total size {total} does not fit")
     layout = header_struct(read_sys_flag(buffer, position))
     if layout.size > total:
-        raise CorruptRecord(where, f"total size {total} does not hold the header")
+        raise CorruptRecord(where, f"total size {total} is smaller than the header")
     header = RecordHeader._make(layout.unpack_from(buffer, position))
     if at is not None and header.physical_offset != at:
-        raise CorruptRecord(where, f"record says it is at {header.physical_offset}")
+        raise CorruptRecord(where, f"the record contains the offset {header.physical_offset}")
     body_at = position + layout.size
     topic_at = body_at + header.body_bytes + (1 if magic == MAGIC_V1 else 2)
     end = position + total

@@ -55,7 +55,7 @@ def check_record(
     if header.queue_offset > header.physical_offset // OVERHEAD_BYTES and not verify_checksum(
         buffer[position : position + header.total_bytes], record.properties
     ):
-        raise CorruptRecord(at, "more records of its queue than fit before it")
+        raise CorruptRecord(at, "its queue offset is too high for the bytes before the record")
     if fault := find_fault(record, left):
         raise CorruptRecord(at, fault)
     return record
@@ -70,7 +70,7 @@ def find_fault(record: Record, left: int) -> str:
     """
     header = record.header
     if header.total_bytes + BLANK_BYTES > left:
-        return "the record leaves no room for a blank one"
+        return "the record leaves no space for a blank record"
     if b"\0" in record.topic:
         return "part of the topic is lost"
     end = header.physical_offset + header.total_bytes

@@ -136,7 +136,9 @@ class _Parser:
                 self._tokens.take()
                 left = self._ordered(left, token.text, self._unary(), token)
             elif is_negated and word not in _AFTER_NOT:
-                raise self._tokens.error(token.position, "NOT stands before what it negates,")
+                raise self._tokens.error(
+                    token.position, "NOT must precede the condition that it negates,"
+                )
             elif token.kind is TokenKind.KEYWORD and word in _AFTER_NOT:
                 self._tokens.take()
                 if is_negated:
@@ -286,7 +288,9 @@ class _Parser:
 
     def _check_depth(self, depth: int, token: Token) -> None:
         if depth > DEPTH_MAX:
-            raise self._tokens.error(token.position, f"parts lie more than {DEPTH_MAX} deep")
+            raise self._tokens.error(
+                token.position, f"parts are nested more than {DEPTH_MAX} levels deep"
+            )
 
     def _is_keyword(self, token: Token, word: str) -> bool:
         return token.kind is TokenKind.KEYWORD and token.text == word

@@ -125,5 +125,5 @@ def _why_none(character: str) -> str:
     if character == "'":
         return "a string does not end,"
     if character == '"':
-        return "strings stand in single quotes,"
+        return "strings need single quotes,"
     return f"{character!r} has no meaning"

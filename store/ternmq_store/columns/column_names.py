@@ -35,7 +35,9 @@ def check_columns(columns: Sequence[str]) -> Sequence[str]:
     """
     for index, name in enumerate(columns):
         if name not in COLUMNS:
-            raise UsageError(f"column {name!r}: there is none; there are {', '.join(COLUMNS)}")
+            raise UsageError(
+                f"column {name!r}: does not exist; the columns are {', '.join(COLUMNS)}"
+            )
         if name in columns[:index]:
             raise UsageError(f"column {name!r}: is named twice")
     return tuple(columns) or COLUMNS

@@ -65,7 +65,7 @@ def read_generations(files: FileSystem, path: Path, parse: Callable[[bytes], T])
 
 
 def _tell_older(path: Path, reason: str) -> None:
-    logger.warning("previous generation taken file=%s reason=%s", path, reason)
+    logger.warning("previous generation used file=%s reason=%s", path, reason)
 
 
 def read_whole(files: FileSystem, path: Path, *, bytes_max: int = STATE_FILE_BYTES_MAX) -> bytes:

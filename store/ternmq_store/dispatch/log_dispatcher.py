@@ -330,7 +330,7 @@ class LogDispatcher:
                 rows_of.append((self._queues.of(topic, queue_id), own))
         if placed < len(batch):
             logger.warning(
-                "records of no queue left out count=%d from=%d to=%d",
+                "records without a queue skipped count=%d from=%d to=%d",
                 len(batch) - placed,
                 offsets[0],
                 end,

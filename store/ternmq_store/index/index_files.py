@@ -99,7 +99,7 @@ class IndexFiles:
                 found.append(info)
                 continue
             if info is not None and not has_gap:
-                logger.warning("index file has a bad end, which is cut file=%s", info.path)
+                logger.warning("index file had a damaged end, which was cut file=%s", info.path)
                 found.append(repair(files, info, 1 << 62))
             dropped = [folder / other for other in names[len(found) :]]
             if dropped:
@@ -234,7 +234,7 @@ class IndexFiles:
             created.follow(self._read[-1].header)
         file.park()
         self._newest = name
-        logger.info("index file made path=%s entries=%d", path, self._sizes.entries)
+        logger.info("index file created path=%s entries=%d", path, self._sizes.entries)
         return created
 
     def prepare_due(self) -> IndexTask | None:
@@ -264,7 +264,7 @@ class IndexFiles:
         if error is not None:
             if not is_full(error) and not is_exhausted(error):
                 raise error
-            logger.warning("index file not made ahead error=%s", error)
+            logger.warning("index file not created in advance error=%s", error)
             return
         if task.path is None:
             return
@@ -279,7 +279,9 @@ class IndexFiles:
             file.follow(self._read[-1].header)
         self._written.append(file)
         self._ahead.add(task.path)
-        logger.info("index file made ahead path=%s entries=%d", task.path, task.sizes.entries)
+        logger.info(
+            "index file created in advance path=%s entries=%d", task.path, task.sizes.entries
+        )
 
     def cut(self, end: PhysicalOffset) -> None:
         """Drop the entries of records at or beyond `end`, and entries that a crash has torn.

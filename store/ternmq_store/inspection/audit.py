@@ -222,11 +222,11 @@ class StoreAudit:
         if self.start > self.notes.log_start and not self.last_use.is_clean and self.notes.session:
             text = (
                 f"began here when that was noted, and begins at {self.start} now: the files between"
-                " were deleted as expired, or are lost; which, is not certain"
+                " were deleted as expired, or are lost; the log does not show which"
             )
             yield note("log", None, self.notes.log_start, text)
         if self.notes.cut_to is not None:
-            text = "is to be cut here: the next start does so"
+            text = "the next start cuts the log here"
             yield note("log", None, self.notes.cut_to, text)
         path = next_file_path(self._root)
         if self._files.exists(path) and self.state is not LogState.IN_USE:
@@ -235,7 +235,7 @@ class StoreAudit:
     def _check_checkpoint(self, path: Path) -> Generator[AuditFinding]:
         data = read_whole(self._files, path)
         if len(data) > CHECKPOINT_BYTES:
-            text = f"has {len(data)} bytes, of which the first {CHECKPOINT_BYTES} count"
+            text = f"has {len(data)} bytes, of which only the first {CHECKPOINT_BYTES} are used"
             yield note("checkpoint", path, None, text)
         elif len(data) < CHECKPOINT_BYTES:
             yield problem(
@@ -250,7 +250,7 @@ class StoreAudit:
             ("index", checkpoint.index_stored_at_ms),
         ):
             if at_ms > newest and self.state is not LogState.IN_USE:
-                text = f"{name} on disk up to {at_ms}, it says; the newest record is of {newest}"
+                text = f"claims {name} data on disk up to {at_ms}; the newest record is of {newest}"
                 yield problem("checkpoint", path, None, text)
 
 

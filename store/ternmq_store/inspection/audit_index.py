@@ -100,14 +100,14 @@ class IndexAudit:
                 yield problem("index", head.path, None, text)
             below = int(offsets[-1])
         if wrong:
-            text = f"{wrong} entries do not name the one before in their slot, the first is"
+            text = f"{wrong} entries do not point to the previous entry of their slot, the first is"
             yield problem("index", head.path, None, f"{text} {first_wrong}")
         lost = np.flatnonzero(read_slots(self._files, head, slots) != newest)
         if len(lost):
-            text = f"{len(lost)} slots do not name their newest entry, the first is {lost[0]}"
+            text = f"{len(lost)} slots do not point to their newest entry, the first is {lost[0]}"
             yield problem("index", head.path, None, text)
         if taken != head.header.slots_used:
-            text = f"says that {head.header.slots_used} slots are in use; it is {taken}"
+            text = f"claims that {head.header.slots_used} slots are in use, not {taken}"
             yield problem("index", head.path, 32, text)
 
     def _walk(self) -> Generator[_Entry]:

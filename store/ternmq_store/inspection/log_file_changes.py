@@ -77,8 +77,8 @@ def _fitted(
     for file in kept:
         if file_bytes <= 0 or file.base % file_bytes:
             raise UsageError(
-                f"no file of {file_bytes} bytes begins at {file.base}: if {file.path} is none of"
-                f" the log, say --set-aside {file.path.name}, too"
+                f"no file of {file_bytes} bytes begins at {file.base}: if {file.path} does"
+                f" not belong to the log, add --set-aside {file.path.name}"
             )
         if file.file_bytes > file_bytes:
             text = f"move what {file.path} has behind {file_bytes} bytes to {aside_folder(root)}"
@@ -106,7 +106,9 @@ def _filled(
         for base in range(before.base + step, after.base, step)[: GAP_FILES_MAX + 1]
     ]
     if len(paths) > GAP_FILES_MAX:
-        raise UsageError(f"more than {GAP_FILES_MAX} files are missing: is one of another log?")
+        raise UsageError(
+            f"more than {GAP_FILES_MAX} files are missing: does one belong to another log?"
+        )
     return [
         LogFileChange(f"go on without {path}", partial(set_length, files, path, 0))
         for path in paths

@@ -92,7 +92,7 @@ def check_folder(files: FileSystem, root: Path) -> Path:
     """
     folder = commit_log_folder(root)
     if not files.exists(folder):
-        raise StoreNotFound(f"{root} is not there or no store: it has no folder {folder.name}")
+        raise StoreNotFound(f"{root} does not exist or is no store: it has no folder {folder.name}")
     return folder
 
 

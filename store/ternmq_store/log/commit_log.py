@@ -175,13 +175,15 @@ class CommitLog:
             self._make_real(file, min(offset + length, file.end))
             return file
         if self._preparing is not None:
-            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, "the next file of the log is being made")
+            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, "the next file of the log is being created")
         if self._shortage is not None:
-            what = f"the next file of the commit log cannot be made: {self._shortage}"
+            what = f"the next file of the commit log cannot be created: {self._shortage}"
             raise StoreFull(what) from self._shortage
         if self.files.file_bytes > _ON_THE_SPOT_BYTES_MAX:
             self._is_wanted = True
-            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, "the next file of the log is to be made")
+            raise BrokerBusy(
+                ResponseCode.SYSTEM_BUSY, "the next file of the log must be created first"
+            )
         try:
             file = self.files.create_durable_file(offset, real_bytes=self.files.file_bytes)
         except OSError as error:
@@ -419,7 +421,7 @@ class CommitLog:
             return
         if error is not None:
             if self._shortage is None:
-                logger.warning("next file of the commit log not made error=%s", error)
+                logger.warning("next file of the commit log not created error=%s", error)
             self._shortage = error
             return
         self._shortage, self._is_wanted = None, False
@@ -433,7 +435,7 @@ class CommitLog:
     def _filled(self, task: FillTask, error: OSError | None) -> None:
         if error is not None:
             check_only_full(error)
-            logger.warning("file of the commit log not filled ahead error=%s", error)
+            logger.warning("file of the commit log not filled in advance error=%s", error)
         step = PhysicalOffset(self._unfilled + task.end - task.start)
         self._unfilled = step if error is None and self.files.has(step) else _EVERYTHING
 

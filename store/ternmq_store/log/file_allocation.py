@@ -82,7 +82,7 @@ class AllocateTask:
         if used > USED_SHARE_MAX:
             raise OSError(
                 errno.ENOSPC,
-                f"the disk is {used:.0%} full, and above {USED_SHARE_MAX:.0%} no file is made",
+                f"the disk is {used:.0%} full, and above {USED_SHARE_MAX:.0%} no file is created",
                 str(self.path),
             )
 

@@ -228,7 +228,7 @@ class ConsumeQueue(AppendedFiles):
             offset > self.end and self.files.files and not can_be(offset, unit)
         ):
             logger.warning(
-                "record left out of its queue topic=%s queue=%d offset=%d end=%d physical=%d",
+                "record not added to its queue topic=%s queue=%d offset=%d end=%d physical=%d",
                 self.topic,
                 self.queue_id,
                 offset,

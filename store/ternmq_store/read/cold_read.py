@@ -107,7 +107,7 @@ class DanglingUnits:
                 bad.start,
                 PhysicalOffset(bad.start + bad.size),
                 f"commitlog/{file_name(base_of(bad.start, file_bytes))}:"
-                f" not the record that a unit tells of: {bad.reason}",
+                f" not the record that a unit points to: {bad.reason}",
             )
             for bad in sorted(self._places.values(), key=lambda each: each.start)
             if bad.start >= start

@@ -53,7 +53,7 @@ class ReadRepair:
             if each.place == IN_VAIN and new:
                 self.wrong_units += new
                 logger.error(
-                    "messages passed over, the log has no good record of them topic=%s queue=%d"
+                    "messages skipped, the log has no valid records of them topic=%s queue=%d"
                     " from=%d to=%d unit=%s",
                     queue.topic,
                     queue.queue_id,

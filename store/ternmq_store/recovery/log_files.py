@@ -340,7 +340,7 @@ def _two_lengths(kept: Sequence[FoundFile], lengths: Sequence[int]) -> Undecided
         )
         for length in lengths
     ]
-    text = f"how long files of the log are is not clear: {text}"
+    text = f"the length of the log's files is unclear: {text}"
     return UndecidedStore(RecoveryDecision(UndecidedState.FILE_LENGTH, text, ways))
 
 
@@ -361,7 +361,7 @@ def _two_logs(groups: Sequence[Sequence[FoundFile]]) -> UndecidedStore:
 
 
 def _swapped(file: FoundFile, right: Path) -> UndecidedStore:
-    text = f"{file.path} holds what belongs into {right}"
+    text = f"{file.path} contains the records of {right}"
     ways = [
         RecoveryOption("Give each its name if they were mixed up"),
         RecoveryOption("Where it is not worth it", _command(file, f"--set-aside {file.path.name}")),

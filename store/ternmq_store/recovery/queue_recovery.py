@@ -170,7 +170,9 @@ def find_oddities(queues: Iterable[ConsumeQueue]) -> Iterable[RecoveryFinding]:
     """Yield the records without a unit, and the offsets without a record."""
     for queue in queues:
         if queue.repeated:
-            reason = f"{queue.repeated} records left out: their numbers are others' or cannot be"
+            reason = (
+                f"{queue.repeated} records skipped: their queue offsets are taken or impossible"
+            )
             yield RecoveryFinding(RecoveryAction.REPORTED, queue.files.folder, 0, 0, reason)
         if queue.skipped:
             reason = f"{queue.skipped} numbers belong to no record of the log"
@@ -206,7 +208,7 @@ def find_later_files(log: CommitLog, end: PhysicalOffset) -> Iterable[RecoveryFi
     """Yield the files with content that a cut of the log at `end` removes."""
     for file in log.files.files:
         if file.base > end and any(file.file.read(0, min(_HEAD_BYTES, file.file_bytes))):
-            reason = "it lay behind the log's end"
+            reason = "it was behind the log's end"
             yield RecoveryFinding(
                 RecoveryAction.REMOVED, file.file.path, file.base, file.file_bytes, reason
             )

@@ -46,7 +46,9 @@ class LogCopy:
         """
         log, session = self._log, self._session
         if at != log.end or at + len(data) > log.file_end or not data:
-            raise CorruptRecord(at, f"{len(data)} bytes do not go on at {log.end}, within one file")
+            raise CorruptRecord(
+                at, f"{len(data)} bytes do not continue the log at {log.end} within one file"
+            )
         stored_at_ms = 0 if damage else check_slice(data, at, file_end=log.file_end)
         if not is_checksummed and session.is_range_open and self._is_noting():
             raise BrokerBusy(ResponseCode.SYSTEM_BUSY, "the store's notes are being written")

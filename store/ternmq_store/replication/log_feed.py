@@ -52,7 +52,7 @@ class ColdSlice:
     folder: Path
     extent: _Extent
     found: LogSlice | None = None
-    """Slice; None = the file was deleted meanwhile."""
+    """Slice; None = the file was deleted during the scan."""
 
     bad: DamagedRange | None = None
     """New damage; None = none."""
@@ -112,7 +112,7 @@ class LogChecksum:
         """Return the CRC-32.
 
         Raises:
-            FileNotFoundError: A part of the range was deleted meanwhile.
+            FileNotFoundError: A part of the range was deleted during the scan.
             OSError: The disk failed.
         """
         crc, at = 0, int(self.start)
@@ -164,7 +164,7 @@ class LogFeed:
         """
         end = self.end
         if not self._log.start <= start <= end:
-            raise invalid(f"offset {start} does not lie in the log, {self._log.start} to {end}")
+            raise invalid(f"offset {start} is outside the log, {self._log.start} to {end}")
         if start == end:
             return None
         extent = self._extent(start, bytes_max)
@@ -206,7 +206,7 @@ class LogFeed:
         return LogSlice(start, data, extent.is_checksummed, extent.damage)
 
     def finish(self, cold: ColdSlice) -> LogSlice | None:
-        """Return the slice of a task; None = its file was deleted meanwhile.
+        """Return the slice of a task; None = its file was deleted during the scan.
 
         Bytes that are no record are sent as damaged. They are not quarantined here: the follower
         may have named an offset at which no record begins.

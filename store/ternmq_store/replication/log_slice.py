@@ -102,9 +102,9 @@ def check_slice(data: bytes, at: PhysicalOffset, *, file_end: int) -> int:
     view = memoryview(data)
     starts, end = _follow(view)
     if end == len(data) and at + end + BLANK_BYTES > file_end:
-        raise CorruptRecord(at, "a record leaves no room for the blank one at the file's end")
+        raise CorruptRecord(at, "a record leaves no space for the blank record at the file's end")
     if end < len(data) and (at + len(data) < file_end or not is_blank(view, end, len(view) - end)):
-        raise CorruptRecord(PhysicalOffset(at + end), "the piece goes on with no record")
+        raise CorruptRecord(PhysicalOffset(at + end), "the rest of the piece is no record")
     if not len(starts):
         return 0
     claimed = take_headers(data, starts, header_type(0))["physical_offset"]
@@ -112,11 +112,13 @@ def check_slice(data: bytes, at: PhysicalOffset, *, file_end: int) -> int:
     if not is_right.all():
         row = int(is_right.argmin())
         where = PhysicalOffset(at + int(starts[row]))
-        raise CorruptRecord(where, f"the record says it is at {int(claimed[row])}")
+        raise CorruptRecord(where, f"the record contains the offset {int(claimed[row])}")
     last = int(starts[-1])
     header = find_header(view[:end], last)
     if header is None:
-        raise CorruptRecord(PhysicalOffset(at + last), "the record's size does not hold its header")
+        raise CorruptRecord(
+            PhysicalOffset(at + last), "the record's size is smaller than its header"
+        )
     return header.stored_at_ms
 
 

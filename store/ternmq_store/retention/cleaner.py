@@ -174,7 +174,7 @@ class Cleaner:
             return
         if self._is_removing:
             raise BrokerBusy(
-                ResponseCode.SYSTEM_BUSY, f"expired files of topic {topic!r} are going"
+                ResponseCode.SYSTEM_BUSY, f"expired files of topic {topic!r} are being deleted"
             )
         for each in self._leaving:
             if each not in stay:
@@ -238,7 +238,8 @@ class Cleaner:
                 self.held_end = PhysicalOffset(old[0].end)
                 if self.held_end != held_before:
                     logger.info(
-                        "commit log file kept, not all of it is delivered file=%s reason=%r",
+                        "commit log file retained, some of its messages are not delivered"
+                        " file=%s reason=%r",
                         file_name(old[0].base),
                         reason.value,
                     )
@@ -360,7 +361,7 @@ class Cleaner:
                 self._leaving.popleft()
         if task.error is not None:
             logger.warning(
-                "files not deleted, tried again later count=%d error=%s",
+                "files not deleted, retry follows count=%d error=%s",
                 len(self._leaving),
                 task.error,
             )

@@ -49,8 +49,8 @@ class DeletionReason(enum.Enum):
     HOUR = "hour"
     REQUEST = "request"
     DISK = "disk"
-    DISK_FORCED = "disk, before its time"
-    DISK_FULL = "disk full, whatever its age"
+    DISK_FORCED = "disk use, before expiry"
+    DISK_FULL = "disk full, regardless of age"
 
 
 def reason_to_delete(

@@ -100,7 +100,7 @@ class StoreDirectory:
         self._unit_file_bytes: int | None = None
 
     def _log_reason(self, reason: str) -> None:
-        logger.warning("notes of a store do not count path=%s reason=%s", self.root, reason)
+        logger.warning("notes of a store ignored path=%s reason=%s", self.root, reason)
 
     def source(self, log_end: int | None = None) -> LogSource:
         """Return the source of the log up to a log offset; None = `log_end`."""
@@ -198,7 +198,7 @@ class StoreDirectory:
         folder = consume_queue_folder(self.root)
         if self.log_end and not self.is_in_use and not self.files.exists(folder):
             raise StoreError(
-                f"{folder} is missing: without queues nobody knows which records are messages"
+                f"{folder} is missing: the queues distinguish messages from other records"
             )
         path = next((file.path for queue in queues for file in queue.files), None)
         if path is not None and not self.log_end:
@@ -224,7 +224,7 @@ class StoreDirectory:
                 units.end = QueueOffset(units.end - 1)
         if units.end < written:
             logger.warning(
-                "the log ends before a queue does, which nobody closed path=%s messages=%d to %d",
+                "an unclosed log ends before one of its queues path=%s messages=%d to %d",
                 folder,
                 units.end,
                 written - 1,
@@ -274,7 +274,7 @@ def _fitted(files: FileSystem, plan: LogFilePlan) -> FileSystem:
     strays = (stray.file for stray in plan.strays)
     for odd in (*plan.misnamed, *strays, *plan.long, *plan.short):
         logger.warning(
-            "a file of the log does not fit, the next start mends it path=%s bytes=%d",
+            "a file of the log has a wrong length, the next start repairs it path=%s bytes=%d",
             odd.path,
             odd.file_bytes,
         )
@@ -298,7 +298,7 @@ def _check_row(row: Sequence[FoundFile], length: int) -> None:
 
 
 def _file_bytes(files: FileSystem, path: Path) -> int:
-    """Return the length of the file at `path`; 0 when it was deleted meanwhile."""
+    """Return the length of the file at `path`; 0 when it was deleted during the scan."""
     try:
         file = files.open(path, read_only=True)
     except FileNotFoundError:

@@ -77,7 +77,7 @@ def scan_raw(
             stack.callback(rows.close)
             file = directory.files.open(path, read_only=True)
         except FileNotFoundError:
-            raise StoreError(f"{path} was deleted meanwhile") from None
+            raise StoreError(f"{path} was deleted during the scan") from None
         stack.callback(file.close)
         yield from _RawScan(directory, part, spec, rows, file).run()
 

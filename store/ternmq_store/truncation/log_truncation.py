@@ -192,7 +192,7 @@ def reset_log(
         notes = LogNotes(_BEGUN, False, at, at, file_bytes, queues_at=at, tables=tables)
         save_notes(files, root, notes)
     except OSError as error:
-        raise StoreError(f"no log can be begun at {at} in {root}: {error}") from error
+        raise StoreError(f"no log can begin at {at} in {root}: {error}") from error
     finally:
         lock.release()
     return replace(cut, log_end=at)
@@ -285,7 +285,7 @@ def _copy_tail(
         return path if end > start else None
     try:
         if files.used_share(root) > USED_SHARE_MAX:
-            logger.warning("nothing kept of what is cut, the disk is too full root=%s", root)
+            logger.warning("cut records not copied, the disk is too full root=%s", root)
             return None
         files.make_folder(folder)
         _remove_old_copies(files, folder)
@@ -293,7 +293,7 @@ def _copy_tail(
     except OSError as error:
         if not is_full(error):
             raise
-        logger.warning("nothing kept of what is cut root=%s error=%s", root, error)
+        logger.warning("cut records not copied root=%s error=%s", root, error)
         return None
     return path
 

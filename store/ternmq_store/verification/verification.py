@@ -211,7 +211,8 @@ class Verification:
         self.offset = PhysicalOffset(0)
         self._ended_monotonic_ms, self.ended_at_ms = now_ms, self._clock.wall_ms()
         logger.info(
-            "verification has come to the end units_mended=%d entries_mended=%d records_damaged=%d",
+            "verification reached the end of the log units_mended=%d entries_mended=%d"
+            " records_damaged=%d",
             self.units_mended,
             self.entries_mended,
             self.records_damaged,

@@ -178,8 +178,8 @@ def test_function_that_can_be_called_is_taken(function: Callable[..., Any]) -> N
         (Callables, "is a class"),
         (no_parameter, "must take one argument"),
         (lambda first, second: (first, second), "must take one argument"),
-        (yields, "has a yield"),
-        (yields_async, "has a yield"),
+        (yields, "contains a yield"),
+        (yields_async, "contains a yield"),
     ],
 )
 def test_value_that_cannot_be_called_so_is_refused(value: Any, told: str) -> None:

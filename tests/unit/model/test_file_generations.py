@@ -50,13 +50,13 @@ def test_newest_right_generation_is_taken(
 @pytest.mark.parametrize("error", REFUSALS)
 @pytest.mark.parametrize("before", [None, b"1"])
 def test_unreadable_file_is_neither_missing_nor_damaged(error: int, before: bytes | None) -> None:
-    with pytest.raises(StateUnreadable, match=r"/state/topics\.json is there and cannot be read"):
+    with pytest.raises(StateUnreadable, match=r"/state/topics\.json exists but cannot be read"):
         Files(error, before).newest()
 
 
 @pytest.mark.parametrize("main", [None, b"x"])
 def test_unreadable_generation_before_is_not_passed_over(main: bytes | None) -> None:
-    with pytest.raises(StateUnreadable, match=r"topics\.json\.bak is there"):
+    with pytest.raises(StateUnreadable, match=r"topics\.json\.bak exists"):
         Files(main, errno.EACCES).newest()
 
 

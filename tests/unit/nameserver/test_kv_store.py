@@ -78,7 +78,7 @@ def test_unreadable_file_refuses_the_start(tmp_path: Path) -> None:
             await store.put("n", "a", "1")
         (tmp_path / FILE_NAME).unlink()
         (tmp_path / FILE_NAME).mkdir()
-        with pytest.raises(StateUnreadable, match=r"kvConfig\.json is there and cannot be read"):
+        with pytest.raises(StateUnreadable, match=r"kvConfig\.json exists but cannot be read"):
             async with store_at(tmp_path / FILE_NAME):
                 pass
 

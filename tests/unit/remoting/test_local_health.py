@@ -109,7 +109,7 @@ def test_name_that_another_user_took_is_not_believed(
     monkeypatch.setattr(local_health, "_uid_of_peer", stranger)
     with named_socket(1) as (_, address):
         assert asyncio.run(main(address)) is None
-    assert "answers health over gRPC alone" in caplog.text
+    assert "answered over gRPC alone" in caplog.text
 
 
 def test_user_of_who_listens_is_known() -> None:
@@ -122,7 +122,7 @@ def test_peer_that_hangs_up_without_a_word_gave_no_answer() -> None:
     with named_socket(1) as (taken, address):
         hanging_up = threading.Thread(target=lambda: taken.accept()[0].close())
         hanging_up.start()
-        with pytest.raises(ConnectionError, match="hung up without an answer"):
+        with pytest.raises(ConnectionError, match="closed the connection without an answer"):
             ask(address, timeout_s=AT_ONCE_S)
         hanging_up.join()
 

@@ -239,7 +239,7 @@ class SendBackService:
         ):
             why_not_now = self._fenced(group, failed[index])
             if why_not_now is None and ends.get(row, 0) > store.confirm_offset:
-                remark = "its copy is stored and not safe yet"
+                remark = "its copy is stored but not yet safe"
                 why_not_now = refusal(ResponseCode.SYSTEM_BUSY, remark)
             if why_not_now is not None:
                 outcomes[index].CopyFrom(status_of(why_not_now))

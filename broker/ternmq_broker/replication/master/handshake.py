@@ -30,7 +30,7 @@ def check_hello(hello: replication.FollowHello, member: Membership, *, file_byte
         raise not_permitted(f"a slave has a broker_id above 0, not {hello.broker_id}")
     if hello.broker_id == member.slave_id:
         raise not_permitted(
-            f"broker_id {hello.broker_id} is the master's own whenever it is a slave"
+            f"broker_id {hello.broker_id} is reserved for the master, which uses it as a slave"
         )
     if hello.log_file_bytes not in (0, file_bytes):
         raise not_permitted(

@@ -158,7 +158,10 @@ class Replicas:
         end, now_ms = self.store.max_physical, self.clock.monotonic_ms()
         if self._in_sync.acknowledge(follower, offset, end=end, now_ms=now_ms):
             logger.info(
-                "slave counts broker_id=%s acknowledged=%s from=%s", follower.broker_id, offset, end
+                "slave is in sync broker_id=%s acknowledged=%s from=%s",
+                follower.broker_id,
+                offset,
+                end,
             )
         self._moved()
 
@@ -186,7 +189,7 @@ class Replicas:
         ceased = self._in_sync.expire_silent(end=end, now_ms=self.clock.monotonic_ms())
         for follower in ceased:
             logger.warning(
-                "slave counts no more broker_id=%s acknowledged=%s end=%s",
+                "slave is no longer in sync broker_id=%s acknowledged=%s end=%s",
                 follower.broker_id,
                 follower.acknowledged,
                 end,
@@ -336,7 +339,7 @@ class LogSender:
         """
         follower, epoch = self.follower, self._replicas.epoch
         if request.WhichOneof("request") != "ack":
-            raise invalid(f"slave {follower.broker_id} is to acknowledge, and nothing else")
+            raise invalid(f"slave {follower.broker_id} may send acknowledgements only")
         ack = request.ack
         if ack.epoch != epoch:
             raise invalid(

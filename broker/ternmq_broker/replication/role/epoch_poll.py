@@ -223,7 +223,9 @@ class EpochPoll:
         reply = await self._asked(member.endpoints, ask)
         if reply is None or (reply.cluster, reply.broker_name) == (self._cluster, self._name):
             return reply
-        logger.debug("another broker answers where a member was address=%s", member.endpoints[0])
+        logger.debug(
+            "another broker answers at the address of a member address=%s", member.endpoints[0]
+        )
         return None
 
     def _is_foreign(self, reply: replication.ReplicationStatusReply | None) -> bool:

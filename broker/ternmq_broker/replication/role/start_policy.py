@@ -124,7 +124,7 @@ def decide_start(
         )
     if is_forced:
         begins = number_of_promotion(highest, own.broker_id) if highest > epoch else None
-        return StartDecision(StartRole.MASTER, "it is forced to", begins or _begins(own))
+        return StartDecision(StartRole.MASTER, "an operator forces it", begins or _begins(own))
     if highest > (number_after_restart(0) if is_new else epoch):
         return StartDecision(
             StartRole.SLAVE, f"epoch {highest} began elsewhere, its own is {epoch}"
@@ -133,10 +133,12 @@ def decide_start(
     if own.may_lack_confirmed and ahead:
         return StartDecision(StartRole.WAIT, "a member has more of the log: it is to be promoted")
     if not own.is_replicated:
-        return StartDecision(StartRole.MASTER, "nobody ever followed it", _begins(own))
+        return StartDecision(StartRole.MASTER, "no slave ever followed it", _begins(own))
     if any(_confirms(own, each) for each in known):
         return StartDecision(StartRole.MASTER, f"no epoch above {epoch} is known", _begins(own))
-    return StartDecision(StartRole.WAIT, f"nobody confirms that no epoch above {epoch} began")
+    return StartDecision(
+        StartRole.WAIT, f"no other member or NameServer confirms that no epoch above {epoch} began"
+    )
 
 
 def why_not_promote(own: MemberLog, others: Sequence[MemberAnswer]) -> str:
@@ -146,7 +148,7 @@ def why_not_promote(own: MemberLog, others: Sequence[MemberAnswer]) -> str:
     That slave is among those that answered, if fewer slaves are missing than a message needed.
     """
     if own.is_empty:
-        return "its log holds nothing"
+        return "its log is empty"
     active = [each for each in others if each.is_master or each.is_following]
     if any(each.highest >= own.highest_known for each in active):
         return MASTER_LIVES
@@ -172,7 +174,11 @@ def may_be_lost(
         is_following: True when the stream to the master is open.
     """
     count = max(lag_bytes, *(each.log_end - end for each in others), 0)
-    since = "" if is_following else ", and what their master acknowledged since it was last heard"
+    since = (
+        ""
+        if is_following
+        else ", and what their master acknowledged since its last message to this slave"
+    )
     return f"others may have {count} acknowledged bytes that this log lacks{since}"
 
 

@@ -23,10 +23,10 @@ def check_probe(probe: replication.FollowProbe, log: MemberLog) -> None:
     """
     if not (log.start <= probe.start < probe.end <= log.end):
         raise ProtocolBroken(
-            f"it asks about bytes {probe.start} to {probe.end}, which are not here"
+            f"its probe is about bytes {probe.start} to {probe.end}, which this log lacks"
         )
     if probe.end - probe.start > PROBE_BYTES:
-        raise ProtocolBroken(f"it asks about {probe.end - probe.start} bytes at once")
+        raise ProtocolBroken(f"its probe has {probe.end - probe.start} bytes")
 
 
 def cut_text(cut: LogCut) -> str:
@@ -53,7 +53,7 @@ def cut_needed(
     if accepted.HasField("cut"):
         cut = accepted.cut
         if not cut.starts_over and not log.start <= cut.keep_to < log.end:
-            raise ProtocolBroken(f"it wants the log cut at {cut.keep_to}")
+            raise ProtocolBroken(f"it requires this log to be cut at {cut.keep_to}")
         if cut.starts_over:
             _check_start(cut.keep_to, accepted.log_file_bytes)
         return LogCut(cut.keep_to, cut.starts_over, accepted.log_file_bytes)

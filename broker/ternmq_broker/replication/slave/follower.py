@@ -231,7 +231,7 @@ class LogFollower:
             try:
                 crc = await self._env.blocking.run(task.run)
             except OSError as error:
-                raise ProtocolBroken(f"bytes it asks about cannot be read: {error}") from error
+                raise ProtocolBroken(f"bytes of its probe cannot be read: {error}") from error
             probed = replication.FollowProbed(end=probe.end, crc=crc)
             await stream.write(replication.FollowRequest(probed=probed))
 

@@ -104,7 +104,7 @@ class PromotionService:
             return MASTER_LIVES
         if not asked.answers:
             who = named(asked.unreachable)
-            return f"nobody can be asked for the highest epoch: {who} did not answer"
+            return f"the highest epoch is unknown: {who} did not answer"
         record, store = self._member.state.record, self._store
         ends = (store.min_physical, store.max_physical)
         log = MemberLog(record.epochs, *ends, record.store_id, record.highest_epoch)

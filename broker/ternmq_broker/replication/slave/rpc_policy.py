@@ -100,11 +100,11 @@ def _ruled(
     serve = handler.function
 
     async def refuse(_request: Any, _call: Call) -> Never:
-        raise is_slave(who, "its master alone does this")
+        raise is_slave(who, "only its master serves this request")
 
     async def read(request: Any, call: Call) -> Any:
         if not may_be_read():
-            raise is_slave(who, "slaves may not be read from (broker.slave_read_enabled)")
+            raise is_slave(who, "reads from slaves are off (broker.slave_read_enabled)")
         return await serve(request, call)
 
     return Handler(handler.rpc, refuse if rule is SlaveRpcPolicy.REFUSED else read)

@@ -139,7 +139,7 @@ class TableApplier:
                     self._topic_gone(topic)
                 await asyncio.sleep(0)  # yields to requests
             logger.info(
-                "topics deleted as at the master topics=%s of %s before=%s",
+                "topics deleted, as on the master topics=%s of %s before=%s",
                 topics[:3],
                 len(topics),
                 at,
@@ -154,7 +154,7 @@ class TableApplier:
             tables.offsets.remove_topic(topic)
             tables.filters.remove_topic(topic)
             self._topic_gone(topic)
-            logger.info("topic gone as at the master topic=%s", topic)
+            logger.info("topic deleted, as on the master topic=%s", topic)
         if tables.topics.version != before:
             self._topics_changed()
 
@@ -164,7 +164,7 @@ class TableApplier:
         for group in tables.groups.take_over(received):
             tables.offsets.remove_group(group)
             tables.filters.remove_group(group)
-            logger.info("group gone as at the master group=%s", group)
+            logger.info("group deleted, as on the master group=%s", group)
 
     async def _filters(self, content: Mapping[str, Any]) -> None:
         received = await self._blocking.run(FilterTable.from_dict, content)

@@ -58,16 +58,16 @@ async def take_over_offsets(
                 reader = TableReader(connection, env.blocking)
                 await reader.read_changed({}, take_table, tables=[OFFSETS])
         except (TernError, ValueError) as error:
-            logger.info("offsets not taken from=%s reason=%s", member.broker_id, error)
+            logger.info("offsets not copied from=%s reason=%s", member.broker_id, error)
 
     try:
         async with asyncio.timeout(timeout_s):
             members = [each for each in await discovery.members() if each.broker_id != MASTER_ID]
             await asyncio.gather(*(ask(member) for member in members))
     except TimeoutError:
-        logger.warning("offsets not taken from every slave within %s s", timeout_s)
+        logger.warning("offsets not received from every slave within %s s", timeout_s)
     if taken:
-        logger.info("offsets taken from slaves count=%s", taken)
+        logger.info("offsets copied from slaves count=%s", taken)
     return taken
 
 

@@ -41,10 +41,10 @@ def parse_rows(content: Mapping[str, Any]) -> Sequence[tuple[VersionedOffset, bo
     found: list[tuple[VersionedOffset, bool]] = []
     for row in cast("list[object]", rows):
         if not isinstance(row, list) or len(cast("list[object]", row)) != 6:
-            raise ValueError(f"offset {row!r} has another shape")
+            raise ValueError(f"offset {row!r} has an unexpected form")
         topic, group, queue_id, offset, version, was_removed = cast("list[object]", row)
         if not isinstance(topic, str) or not isinstance(group, str):
-            raise ValueError(f"offset {row!r} has another shape")
+            raise ValueError(f"offset {row!r} has an unexpected form")
         try:
             check_topic(topic)
             check_stored_group(group)

@@ -216,7 +216,7 @@ def test_offsets_are_kept_and_lower_ones_refused_unless_forced() -> None:
             assert reply.status.code == Code.SUCCESS
             reply = await commit(client, ("A", 0, 2), ("A", 1, 0))
             assert reply.status.code == Code.INVALID_PARAMETER
-            assert "4 is kept, not 2" in reply.status.remark
+            assert "4 is stored, not 2" in reply.status.remark
             assert [(each.queue_id, each.offset) for each in reply.refused] == [(0, 4)]
             assert reply.refused[0].status.code == Code.PULL_OFFSET_MOVED
             reply = await commit(client, ("A", 0, 2), force=True)
@@ -328,7 +328,7 @@ def test_commit_older_than_a_seek_is_refused_even_after_a_crash() -> None:
                 (refused,) = (await commit_version(client, 5, 0)).refused
                 assert refused.version == 1
                 assert refused.status.code == Code.PULL_OFFSET_MOVED
-                assert "of version 1 is kept, not one of 0" in refused.status.remark
+                assert "of version 1 is stored, not one of 0" in refused.status.remark
                 assert not (await commit_version(client, 5, 1)).refused
                 request = groups.QueryOffsetRequest(group="G", topic="A", queue_id=0)
                 told = await client.call(service_methods.QUERY_OFFSET, request)

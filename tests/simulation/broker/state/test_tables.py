@@ -293,7 +293,7 @@ def test_table_that_other_program_wrote_is_taken_as_it_is(
 
     with caplog.at_level(logging.INFO):
         run_in_virtual_time(main())
-    assert "table without a checksum taken" in caplog.text
+    assert "table without a checksum accepted" in caplog.text
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
 
 

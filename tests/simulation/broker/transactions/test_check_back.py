@@ -123,7 +123,7 @@ def test_staged_half_expires_at_the_latest_with_log_retention(
                 await client.connection.close()
 
     run_in_virtual_time(main())
-    lines = [line for line in caplog.messages if "staged rolled back" in line]
+    lines = [line for line in caplog.messages if "staged rows rolled back" in line]
     assert 1 <= len(lines) <= 5
     assert "first_of=q/1" in lines[0]
 

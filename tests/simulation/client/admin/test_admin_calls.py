@@ -65,7 +65,7 @@ async def silent_brokers(
         await asyncio.sleep(60)
 
     async def refuse(_request: Any, _call: Call) -> Any:
-        raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker leaves")
+        raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is leaving")
 
     answers = {"slow": answer_late, "refusing": refuse, "hole": refuse}
     async with AsyncExitStack() as stack:
@@ -114,7 +114,7 @@ def test_silent_brokers_cost_every_question_a_line_each_and_bounded_time() -> No
             assert [each.addresses for each in described.unreachable] == [
                 (f"{name}:{PORT}",) for name in SILENT
             ]
-            assert "the broker leaves" in str(described.unreachable[2])
+            assert "the broker is leaving" in str(described.unreachable[2])
             assert all(str(each).count("broker ") == 1 for each in described.unreachable[:2])
             topic = await admin.describe_topic("orders")
             assert [name for name, _ in topic.configs] == ["a", "b"]

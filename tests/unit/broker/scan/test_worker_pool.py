@@ -184,7 +184,7 @@ def test_silent_process_is_given_up() -> None:
         async with place.pool.process() as process:
             place.processes.children[0].is_silent = True
             await process.begin(PLAIN)
-            with pytest.raises(BrokerBusy, match="has said nothing for 120 s"):
+            with pytest.raises(BrokerBusy, match="has sent nothing for 120 s"):
                 await process.read()
         assert not place.processes.living
 

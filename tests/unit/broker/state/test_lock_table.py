@@ -76,7 +76,7 @@ def test_token_of_a_lapsed_lock_is_refused() -> None:
     locks.left("a")
     refused = locks.check("G", "T", 0, 100, now_ms=0)
     assert refused is not None
-    assert "lock token 100 is stale, nobody holds it" in refused.remark
+    assert "lock token 100 is stale, no client holds it" in refused.remark
 
 
 def test_client_leaving_one_group_keeps_its_locks_in_another() -> None:

@@ -127,7 +127,7 @@ def test_unreadable_table_refuses_the_start_and_is_left_alone(
     before = dict(files.nodes)
     found = find(files)
     assert found.taken is None
-    with pytest.raises(StateUnreadable, match=r"transactions\.json is there and cannot be read"):
+    with pytest.raises(StateUnreadable, match=r"transactions\.json exists but cannot be read"):
         settle(files, ROOT, [found], is_slave=is_slave)
     assert files.nodes == before
 

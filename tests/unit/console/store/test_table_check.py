@@ -88,10 +88,10 @@ def test_unreadable_table_is_told_with_the_refusal_of_a_start() -> None:
     ((path, text),) = faults(files)
     assert path == CONFIG / "topics.json"
     assert text == (
-        "is there and cannot be read: Permission denied; the broker does not start before it can be"
+        "exists but cannot be read: Permission denied; the broker does not start before it can be"
     )
     (sentence,) = table_words(ROOT, found_in(files))
-    assert sentence.startswith("The broker does not start: /broker/config/topics.json is there and")
+    assert sentence.startswith("The broker does not start: /broker/config/topics.json exists but")
     with pytest.raises(StateUnreadable):
         plan_acceptance(found_in(files))
 

@@ -67,7 +67,7 @@ def test_ipv4_and_ipv6_hosts_are_read_back(born: bytes, store: bytes) -> None:
 
 
 def test_record_lying_elsewhere_than_it_says_is_refused() -> None:
-    with pytest.raises(CorruptRecord, match="says it is at 0"):
+    with pytest.raises(CorruptRecord, match="contains the offset 0"):
         decode_record(record(), at=PhysicalOffset(4096))
 
 

@@ -61,7 +61,7 @@ def test_zero_inside_a_property_is_no_loss() -> None:
 
 def test_stale_record_from_elsewhere_is_refused() -> None:
     file, _ = file_with(100, properties=b"")
-    with pytest.raises(CorruptRecord, match="says it is at 100"):
+    with pytest.raises(CorruptRecord, match="contains the offset 100"):
         check_record(memoryview(file), 100, at=PhysicalOffset(8292), next_file=True)
 
 

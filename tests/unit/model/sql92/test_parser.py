@@ -53,8 +53,8 @@ REFUSED = [
     ("a IN ('x' 'y')", r"\) is missing"),
     ("a IN 'x'", r"\( is missing"),
     ("a CONTAINS b", "string in single quotes is missing"),
-    ("a NOT b", "NOT stands before"),
-    ("a NOT = 5", "NOT stands before"),
+    ("a NOT b", "NOT must precede"),
+    ("a NOT = 5", "NOT must precede"),
     ("a IS 5", "NULL is missing"),
     ("a IS NOT 5", "NULL is missing"),
     ("a = 9223372036854775808", "64 bits"),
@@ -81,7 +81,7 @@ def test_malformed_condition_is_refused_with_its_position(text: str, why: str) -
 
 @pytest.mark.parametrize("text", ["(" * 10_000, "NOT " * 1_000 + "a", "-" * 4_000 + "5 = a"])
 def test_depth_is_bounded(text: str) -> None:
-    with pytest.raises(UsageError, match=f"{EXPRESSION_CHARACTERS_MAX}|{DEPTH_MAX} deep"):
+    with pytest.raises(UsageError, match=f"{EXPRESSION_CHARACTERS_MAX}|{DEPTH_MAX} levels deep"):
         compile_condition(text)
 
 

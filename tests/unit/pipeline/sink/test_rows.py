@@ -164,7 +164,7 @@ def test_time_is_kept_as_a_time_unless_past() -> None:
             "t",
             "row 10 .*column 'properties': property 'a' is null",
         ),
-        ({"body": [b"x"], "properties": [[("TAGS", "a")]]}, "t", "property 'TAGS' has a meaning"),
+        ({"body": [b"x"], "properties": [[("TAGS", "a")]]}, "t", "property 'TAGS' is reserved"),
         ({"body": [b"x"], "properties": [[("SPARK_ROW", "1")]]}, "t", "property 'SPARK_ROW'"),
         (
             {"body": [b"x"], "properties": [[("CHECK_IMMUNITY_TIME_IN_SECONDS", "1")]]},

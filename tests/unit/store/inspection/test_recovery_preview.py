@@ -202,7 +202,7 @@ def said_of(damage: Damage, *, is_clean: bool) -> tuple[str, RecoveryPreview]:
 
 def test_refusal_is_predicted_alone() -> None:
     words, _ = said_of(lambda files: swap(files, 0, 1), is_clean=True)
-    assert "00000000000000000000 holds what belongs into" in words
+    assert "00000000000000000000 contains the records of" in words
     assert "opened" not in words
 
 

@@ -138,7 +138,7 @@ def test_unit_of_a_record_that_the_log_has_lost_is_passed_over_and_sought_once(
         assert bodies(result) == [b"1", b"3", b"4", b"5"]
         assert result.skipped == 1
     assert (store.reads.repair.wrong_units, store.reads.repair.mended_units) == (1, 0)
-    assert sum("the log has no good record" in each.message for each in caplog.records) == 1
+    assert sum("the log has no valid record" in each.message for each in caplog.records) == 1
     assert not store.reads.quarantine
     (place,) = store.reads.dangling_units
     store.close()
@@ -255,7 +255,7 @@ def test_lost_range_is_searched_once_for_all_its_messages(
         assert drained(store) == [*range(100), *range(300, 400)]
     assert len(searched) == 1
     assert store.reads.repair.wrong_units == 200
-    lines = [each.message for each in caplog.records if "no good record" in each.message]
+    lines = [each.message for each in caplog.records if "no valid record" in each.message]
     assert len(lines) == 1
     assert "from=100 to=299" in lines[0]
     plan = store.searches.records_at("A", 0, range(90, 310), bytes_max=1 << 20)

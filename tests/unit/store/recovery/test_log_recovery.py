@@ -200,7 +200,7 @@ def test_unreadable_state_file_refuses_the_start_by_name(
     files.open(path, create=True)
     files.open(previous_path(path), create=True)
     files.unreadable[path] = OSError(error, "refused")
-    with pytest.raises(StateUnreadable, match=f"{path} is there and cannot be read: refused"):
+    with pytest.raises(StateUnreadable, match=f"{path} exists but cannot be read: refused"):
         opened(files)
     assert not files.locks
 

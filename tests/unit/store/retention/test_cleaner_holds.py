@@ -90,7 +90,7 @@ def test_disk_at_85_percent_keeps_what_is_younger_than_four_hours(
     assert [one.levelname for one in lines] == ["WARNING"] * 4
     assert lines[0].getMessage() == (
         "commit log file deleted file=00000000000000000000 bytes=8192 "
-        "reason='disk, before its time' expired=no newest_message_age=4.0h"
+        "reason='disk use, before expiry' expired=no newest_message_age=4.0h"
     )
 
 

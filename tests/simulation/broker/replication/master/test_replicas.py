@@ -129,7 +129,7 @@ def test_slave_violating_the_protocol_is_cut_off() -> None:
             slave = await master.slave()
             await slave.accepted()
             await slave.stream.write(replication.FollowRequest(hello=replication.FollowHello()))
-            with pytest.raises(RefusedError, match="nothing else"):
+            with pytest.raises(RefusedError, match="acknowledgements only"):
                 await ended(slave)
             assert not master.replicas.in_sync.followers
             await slave.leave()

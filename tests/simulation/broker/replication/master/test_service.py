@@ -54,7 +54,7 @@ def test_new_slave_gets_the_whole_log_and_then_every_append() -> None:
         ({"cluster": "Other"}, "cluster DefaultCluster"),
         ({"broker_name": "b"}, "this is broker a"),
         ({"broker_id": 0}, "above 0"),
-        ({"broker_id": OWN_ID}, "the master's own"),
+        ({"broker_id": OWN_ID}, "reserved for the master"),
         ({"log_file_bytes": 4096}, "commit_log_file_bytes"),
         ({"store_id": "foreign", "log_end": 100, "epochs": EPOCHS}, "of store foreign"),
         ({"store_id": "", "log_end": 100}, "of store unknown"),
@@ -62,9 +62,9 @@ def test_new_slave_gets_the_whole_log_and_then_every_append() -> None:
         ({"epochs": (Epoch(1, PhysicalOffset(5)), Epoch(2, PhysicalOffset(0)))}, "is impossible"),
         ({"log_start": 5, "log_end": 4, "store_id": "store"}, "is impossible"),
         ({"store_id": "foreign", "log_end": 100, "highest_epoch": 99}, "of store foreign"),
-        ({"highest_epoch": (1 << 63) - 1}, "not taken"),
+        ({"highest_epoch": (1 << 63) - 1}, "is rejected"),
         ({"highest_epoch": -1}, "is impossible"),
-        ({"epochs": (Epoch((1 << 62) + 1, PhysicalOffset(0)),)}, "not taken"),
+        ({"epochs": (Epoch((1 << 62) + 1, PhysicalOffset(0)),)}, "is rejected"),
     ],
 )
 def test_foreign_or_malformed_slaves_are_refused(fields: dict[str, Any], why: str) -> None:

@@ -207,7 +207,7 @@ def test_slave_with_all_bytes_before_the_last_epoch_may_be_promoted() -> None:
 
 def test_empty_slave_is_not_promoted() -> None:
     for entries in ((), EPOCHS[:1]):
-        assert "holds nothing" in why_not_promote(log(entries, 0), [])
+        assert "its log is empty" in why_not_promote(log(entries, 0), [])
 
 
 @pytest.mark.parametrize(
@@ -221,4 +221,6 @@ def test_refused_promotion_tells_what_others_may_have(
     told = may_be_lost(end, others, lag_bytes=lag_bytes, is_following=True)
     assert told == f"others may have {count} acknowledged bytes that this log lacks"
     told = may_be_lost(end, others, lag_bytes=lag_bytes, is_following=False)
-    assert told.endswith("lacks, and what their master acknowledged since it was last heard")
+    assert told.endswith(
+        "lacks, and what their master acknowledged since its last message to this slave"
+    )

@@ -40,7 +40,7 @@ def test_probes_outside_the_log_are_refused(start: int, end: int) -> None:
 
 
 def test_probe_of_more_than_64_kib_is_refused() -> None:
-    with pytest.raises(ProtocolBroken, match="65537 bytes at once"):
+    with pytest.raises(ProtocolBroken, match="its probe has 65537 bytes"):
         check_probe(replication.FollowProbe(start=0, end=65_537), log(0, 1 << 20))
 
 

@@ -303,7 +303,7 @@ def test_probes_are_answered_with_checksums_of_the_slaves_bytes() -> None:
             await caught_up(slave, master)
             master.probes = [(end - 1000, end + 5000)]
             network.cut("m")
-            await until(lambda: "which are not here" in slave.follower.status().problem)
+            await until(lambda: "which this log lacks" in slave.follower.status().problem)
 
     run(scenario)
 
