@@ -447,7 +447,7 @@ class BrokerSessions:
         self._differences[told.group] = found
         if found:
             logger.warning(
-                "members of a group subscribe differently, so that some messages reach nobody"
+                "members of a group subscribe differently, so some messages reach no consumer"
                 " group=%s differences=%s",
                 told.group,
                 "; ".join(found),

@@ -157,7 +157,7 @@ def resolve_client(
     chosen = replace(config, nameservers=nameserver_texts(nameserver))
     is_named = not isinstance(config.nameservers, DefaultNameServers)
     if is_named and {*chosen.addresses()} != {*config.addresses()}:
-        rule = f"client.nameservers={config.nameservers!r} names others: give one of the two"
+        rule = f"client.nameservers={config.nameservers!r} has other addresses: give one of the two"
         raise ConfigError("nameserver", nameserver, rule)
     return chosen
 

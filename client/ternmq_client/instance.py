@@ -305,7 +305,9 @@ class _Opened:
         member = None if known is None else known.data.member(broker_id)
         if known is None or member is None:
             self._missed(broker_name, broker_id)
-            raise Unreachable(f"broker {broker_name}: no route tells where member {broker_id} is")
+            raise Unreachable(
+                f"broker {broker_name}: no route has the address of member {broker_id}"
+            )
         expect = Identity(known.data.cluster, broker_name, broker_id, member.epoch)
         addresses = resolve_addresses(member.endpoints, nameserver_host=known.nameserver_host)
         try:
@@ -344,7 +346,7 @@ class _Opened:
         before = self.read_replicas.asked(broker_name)
         chosen = self.read_replicas.choose(broker_name, members)
         if before not in (None, chosen):
-            text = "consumers turn to another member broker=%s id=%s before=%s"
+            text = "consumers switch to another member broker=%s id=%s before=%s"
             logger.info(text, broker_name, chosen, before)
             for listener in tuple(self.moved_listeners):
                 listener(broker_name, chosen)
@@ -388,7 +390,7 @@ class _Opened:
         try:
             await self.routes.route(topic)
         except TopicNotFound as error:
-            logger.info("topic is waited for topic=%s error=%s", topic, error)
+            logger.info("waiting for a topic topic=%s error=%s", topic, error)
 
     def attend_consumed_topics(self) -> None:
         """Keep Sessions with every member that serves a consumed topic.

@@ -45,7 +45,7 @@ class OutageLog:
         self._noted_at_ms[broker_name] = now_ms
         logger.log(
             logging.INFO if is_known else logging.WARNING,
-            "broker is away, and tried again broker=%s reason=%s",
+            "broker is unreachable, retries continue broker=%s reason=%s",
             broker_name,
             reason,
         )

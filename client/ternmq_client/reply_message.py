@@ -88,10 +88,10 @@ def reply_of(request: StoredMessage, properties: Mapping[str, str]) -> tuple[str
     """
     asked = request.properties
     if not is_request(request) or CLUSTER not in asked:
-        raise UsageError(f"{request!r} is no request: nobody waits for a reply")
+        raise UsageError(f"{request!r} is no request: no client waits for a reply")
     for name, value in properties.items():
         if name in RESERVED:
-            raise IllegalMessage(f"property {name!r} has a meaning of its own; pick another name")
+            raise IllegalMessage(f"property {name!r} is reserved; choose another name")
         check_property(name, value)
     told = {**properties, MESSAGE_TYPE: "reply"}
     told |= {name: asked[name] for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL) if name in asked}

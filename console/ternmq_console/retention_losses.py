@@ -7,9 +7,9 @@ from ternmq_console.cli.options import duration_text
 from ternmq_runtime.settings.values import parse_value
 
 _LOWERED: Final = {
-    "store.disk_clean_percent": "expired files go at once on a disk so full, in percent",
-    "store.disk_force_percent": "files that have not expired go on a disk so full, in percent",
-    "store.file_reserved_hours": "files go whose newest message is so many hours old",
+    "store.disk_clean_percent": "disk use at which expired files are deleted at once, in percent",
+    "store.disk_force_percent": "disk use at which unexpired files are deleted, in percent",
+    "store.file_reserved_hours": "age in hours of the newest message at which files are deleted",
 }
 """Settings whose lower values delete files earlier, with their effect."""
 
@@ -32,7 +32,7 @@ def settings_losses(now: Mapping[str, str], wanted: Mapping[str, str]) -> list[s
         except ValueError:
             continue
         if name == _FORCIBLY and value is True and now[name] != "true":
-            lines.append(f"{name}=true: a disk that fills up costs files that have not expired")
+            lines.append(f"{name}=true: a full disk deletes files that have not expired")
         elif name in _LOWERED and isinstance(value, int) and value < int(now[name]):
             lines.append(f"{name}={value}, {now[name]} before: {_LOWERED[name]}")
     return lines

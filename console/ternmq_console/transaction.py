@@ -15,7 +15,7 @@ from ternmq_console.cli.output import confirm_losses, fields, print_line, print_
 
 _COLUMNS = ("query", "batch", "broker", "group", "topic", "rows", "age", "rolled_back_in")
 
-_REPEAT: Final = "repeat the command for the rest, which does no harm"
+_REPEAT: Final = "repeat the command for the rest; repeating is safe"
 
 _query_help = "Query id of Spark, SPARK_QUERY of its rows; or another owner of staged rows."
 _broker_option = click.option(

@@ -39,7 +39,7 @@ def subscription_to(
     condition = subscription.condition
     if condition is not None and condition.ignored_from is not None:
         logger.warning(
-            "what follows a condition is ignored topic=%s condition=%r ignored=%r",
+            "text after a condition is ignored topic=%s condition=%r ignored=%r",
             topic,
             text[: condition.ignored_from],
             text[condition.ignored_from :],
@@ -73,7 +73,7 @@ def subscriptions_by_topic(topics: Subscriptions) -> dict[str, Subscription]:
         )
     by_topic = {subscription.topic: subscription for subscription in wanted}
     if not wanted or len(by_topic) < len(wanted):
-        raise UsageError("a consumer names at least one topic, and each once")
+        raise UsageError("a consumer needs at least one topic, and each topic once")
     return by_topic
 
 

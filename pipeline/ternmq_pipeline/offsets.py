@@ -145,7 +145,7 @@ def _topics(
     if "v" not in found or isinstance(version, dict):
         return found, []
     if type(version) is not int or version != VERSION:
-        rule = f"its version v must be {VERSION}: what wrote it is newer, or is no TernMQ"
+        rule = f"its version v must be {VERSION}: its writer is a newer version, or not TernMQ"
         raise ConfigError(option, shown(str(version)), rule)
     maps = [found.get("t"), found.get("from", {}), found.get("parked", {})]
     is_form = set(found) <= {"v", "t", "from", "parked", "stores"}

@@ -189,7 +189,7 @@ def test_promotion_asks_for_confirmation_and_is_refused_while_master_lives(site:
     assert "; others may have 0 acknowledged bytes that this log lacks; --force" in done.stderr
     assert "drains" not in done.stderr
     assert "follows" not in site.run("broker", "drain", "a").stderr
-    assert "a drains still: `ternmq broker undrain a`" in site.run(*promote, "--yes").stderr
+    assert "a is still draining: `ternmq broker undrain a`" in site.run(*promote, "--yes").stderr
     assert site.ids() == {0: "sync_master", 1: "slave"}
 
 
@@ -201,7 +201,7 @@ def test_planned_switchover_and_back_loses_nothing(site: Site) -> None:
         assert "a (id 0) is draining" in site.run("cluster", "status").stdout
         assert site.json("broker", "ha", "a")["members"][1]["lag_bytes"] == 0
         site.stop("host-1")
-        assert "a has no master: nobody can send to it" in site.run("cluster", "status").stdout
+        assert "a has no master: no producer can send to it" in site.run("cluster", "status").stdout
         told = site.json("broker", "promote", "a", "--broker-id", "1", "--yes")
         assert told["epoch"] > 1
         assert told["clamped"] == []

@@ -152,7 +152,7 @@ def test_restart_of_a_broker_is_one_warning_for_all_clients(
                     if record.levelno >= logging.WARNING and record.name.startswith(clients)
                 ]
                 assert len(warnings) == 1, warnings
-                assert "broker is away" in warnings[0]
+                assert "broker is unreachable" in warnings[0]
 
     run_in_virtual_time(main())
 

@@ -338,7 +338,7 @@ CONSTRUCTIONS: list[tuple[Callable[[], Any], str]] = [
             "orders",
             on_refused=refused_async,  # type: ignore[arg-type]
         ),
-        "must be a plain function: nobody awaits it",
+        "must be a plain function: its result is not awaited",
     ),
     (
         lambda: TransactionProducer(

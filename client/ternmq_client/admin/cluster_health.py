@@ -76,7 +76,7 @@ def _member_text(registered: _AddressesAndEpoch | None) -> str:
 def _name_problems(name: str, views: Sequence[MemberView]) -> list[str]:
     found: list[str] = []
     if not any(view.is_master for view in views):
-        found.append(f"{name} has no master: nobody can send to it")
+        found.append(f"{name} has no master: no producer can send to it")
     for view in views:
         who = f"{name} (id {view.member.broker_id})"
         if view.problem:
@@ -89,7 +89,7 @@ def _name_problems(name: str, views: Sequence[MemberView]) -> list[str]:
 def _member_problems(view: MemberView) -> Iterable[str]:
     """Yield the problems of a member that answered."""
     if view.store is not None and view.store.failure:
-        yield f"takes nothing any more: {view.store.failure}"
+        yield f"stores no messages any more: {view.store.failure}"
     if view.broker is not None and view.broker.disk_level == "full":
         yield f"refuses messages: its disk is {view.broker.disk_used_percent:.0f} % full"
     status = view.status
@@ -99,7 +99,7 @@ def _member_problems(view: MemberView) -> Iterable[str]:
         yield f"acknowledges nothing: there is a master of epoch {status.highest_epoch}"
     if view.is_master:
         if status.is_draining:
-            yield "is draining: what is sent to it waits for a promotion, or `undrain`"
+            yield "is draining: sends to it wait for a promotion, or `undrain`"
         if status.in_sync_now < status.in_sync_replicas:
             yield (
                 f"has too few members in sync: {status.in_sync_now}, "
@@ -112,7 +112,7 @@ def _member_problems(view: MemberView) -> Iterable[str]:
         return
     following = status.following
     if not following.is_connected:
-        yield f"follows nobody: {following.problem or 'its master is not found'}"
+        yield f"follows no master: {following.problem or 'its master is not found'}"
     elif following.lag_ms > BEHIND_MS_MAX and following.lag_bytes > BEHIND_BYTES_MAX:
         lag = f"{following.lag_bytes} bytes and {following.lag_ms / 1000:.1f} s"
         yield f"is {lag} behind its master"

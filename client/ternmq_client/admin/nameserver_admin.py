@@ -135,13 +135,13 @@ class NameServerAdmin(AdminCalls):
         """
         check_topic(topic)
         if is_system_topic(topic):
-            raise IllegalName("topic", topic, "is the brokers' own")
+            raise IllegalName("topic", topic, "is reserved for brokers")
         if not order:
             deletion = nameserver.DeleteKvRequest(namespace=ORDER_NAMESPACE, key=topic)
             await self._call_each(DELETE_KV, deletion)
             return
         if not is_order_conf(order):
-            raise UsageError(f"order {order!r}: must be such as broker-a:8;broker-b:8")
+            raise UsageError(f"order {order!r}: must have the form broker-a:8;broker-b:8")
         request = nameserver.PutKvRequest(namespace=ORDER_NAMESPACE, key=topic, value=order)
         await self._call_each(PUT_KV, request)
 
@@ -164,7 +164,7 @@ class NameServerAdmin(AdminCalls):
                 silent.append(f"{address}: {error}")
         if failures:
             how_many = f"{len(silent)} of {len(self._names.addresses)} nameservers"
-            unreachable = Unreachable(f"{how_many} not told: {'; '.join(silent)}")
+            unreachable = Unreachable(f"no answer from {how_many}: {'; '.join(silent)}")
             unreachable.may_have_happened = bool(replies) or any(
                 failure.may_have_happened for failure in failures
             )

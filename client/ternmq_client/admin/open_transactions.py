@@ -107,7 +107,9 @@ class TransactionAdmin(AdminCalls):
 
         async def listed(data: BrokerData, connection: Connection) -> list[OpenBatch]:
             if connection.identity is not None and connection.identity.broker_id:
-                raise Unreachable(f"{connection.address} is a slave; masters know what is open")
+                raise Unreachable(
+                    f"{connection.address} is a slave; only masters know the open transactions"
+                )
             request = transactions.ListTransactionsRequest(staged_for=staged_for)
             found: list[OpenBatch] = []
             async for reply in _replies(connection, LIST_TRANSACTIONS, request):
@@ -156,7 +158,7 @@ class TransactionAdmin(AdminCalls):
                 call.
         """
         if not staged_for:
-            raise UsageError("staged_for: what is to be rolled back must be named")
+            raise UsageError("staged_for must name the rows to roll back")
         found = await self.open_transactions(staged_for=staged_for, brokers=brokers)
         require_all(found.unreachable)
         if not force:
@@ -177,8 +179,8 @@ class TransactionAdmin(AdminCalls):
                     )
                     progress(done)
             except TernError as error:
-                known = f"broker {data.broker_name} told of {done.rolled_back} rolled back before"
-                error.args = (f"{error}; {known}; to repeat it does no harm",)
+                known = f"broker {data.broker_name} reported {done.rolled_back} rolled back before"
+                error.args = (f"{error}; {known}; repeating the command is safe",)
                 raise
             return done
 

@@ -89,7 +89,7 @@ def target_topic(letter: DeadLetter, *, to_group: bool) -> str:
         UsageError: The letter has no original topic.
     """
     if not letter.origin_topic:
-        raise UsageError(f"dead letter {letter.message.message_id} does not say where it came from")
+        raise UsageError(f"dead letter {letter.message.message_id} has no original topic")
     return RETRY_PREFIX + letter.group if to_group else letter.origin_topic
 
 

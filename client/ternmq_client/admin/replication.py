@@ -207,7 +207,7 @@ class ReplicationAdmin(NameServerAdmin):
             async with self._member(data, member) as connection:
                 status = await self._status(connection)
                 if not with_stores:
-                    problem = "" if status else "its version knows nothing of replication"
+                    problem = "" if status else "its version does not support replication"
                     return MemberView(data, member, status, problem=problem)
                 broker = await self._call(
                     connection, DESCRIBE_BROKER, admin.DescribeBrokerRequest()

@@ -278,7 +278,7 @@ class RouteCache:
             if not isinstance(error, TernError):
                 raise error
             if self._is_answered:
-                logger.warning("routes are kept while no nameserver tells them error=%s", error)
+                logger.warning("routes retained, no nameserver answers error=%s", error)
             self._is_answered = False
             return False
         if due and not self._is_answered:
@@ -350,7 +350,7 @@ class RouteCache:
             if told_brokers.get(data.broker_name) != data
         ]
         if lacking and not (known is not None and known.lacking_since_ms):
-            logger.info("route is kept that no nameserver tells in full topic=%s", topic)
+            logger.info("route retained, no nameserver returns all of it topic=%s", topic)
         young_until_ms = now_ms + LOSS_GRACE_MS
         if known is not None and before is not None:
             young_until_ms = known.young_until_ms

@@ -43,5 +43,5 @@ def forget_epoch(
         print_rows(rows, ("broker", "forgets"), output)
         if any(row["forgets"] for row in rows):
             if not yes:
-                confirm("Forget these for good?")
+                confirm("Delete these epochs permanently?")
             save_table(path, table)

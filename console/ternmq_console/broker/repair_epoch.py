@@ -172,8 +172,8 @@ def check_directory(
     """
     is_default = found.cluster == "DefaultCluster"
     if directory.is_nameserver and directory.cluster is None and not is_default:
-        text = f"{directory.root} does not tell the cluster of {broker}"
-        raise UsageError(f"{text}: say --cluster {found.cluster}")
+        text = f"{directory.root} does not contain the cluster of {broker}"
+        raise UsageError(f"{text}: add --cluster {found.cluster}")
     stores = {each.status.store_id for each in found.members if each.status} - {""}
     if directory.store_id and stores and directory.store_id not in stores:
         raise UsageError(
@@ -190,7 +190,7 @@ def check_directory(
     is_member = not directory.is_nameserver
     if is_member and (is_given or all(each.problem for each in found.nameservers)):
         return  # a directory does not tell whose it is
-    text = f"nobody knows broker {broker} of cluster {found.cluster}, neither NameServer nor member"
+    text = f"no NameServer and no member knows broker {broker} of cluster {found.cluster}"
     raise refusal(ResponseCode.BROKER_NOT_EXIST, text)
 
 
@@ -214,17 +214,17 @@ def real_epoch(found: EpochViews, directory: EpochDirectory, epoch: int | None) 
     if epoch is not None:
         doubts = [doubt_of(epoch, each.highest_epoch) for each in ours]
         if doubts and all(doubts):
-            raise UsageError(f"no member that answers would believe that: {doubts[0]}")
+            raise UsageError(f"every member that answers rejects that: {doubts[0]}")
         return epoch, ""
     real = max([*logs, directory.newest])
-    say = f"say with --epoch which is the highest that really began; here the logs have {real}"
+    say = f"give the highest epoch that really began by --epoch; the logs here have {real}"
     silent = missing_members(found, directory)
     if silent:
         names = "; ".join(_name_of(each) for each in silent)
         return real, f"{names}: no answer, and it may have a higher epoch. Start it, or {say}"
     known = {frozenset(each.member.endpoints) for each in found.members}
     if len(known) < 2 and not directory.is_alone:
-        return real, f"it is not known who the members are: name them with --member, or {say}"
+        return real, f"the members are unknown: name them with --member, or {say}"
     return real, ""
 
 

@@ -106,7 +106,10 @@ def draining_note(views: Sequence[MemberView]) -> str:
     draining = (view for view in views if view.status is not None and view.status.is_draining)
     for view in draining:
         name = view.data.broker_name
-        return f"{name} drains still: `ternmq broker undrain {name}` lets its master take messages"
+        return (
+            f"{name} is still draining: `ternmq broker undrain {name}` makes its master accept"
+            " messages"
+        )
     return ""
 
 
@@ -114,7 +117,9 @@ def lonely_note(views: Sequence[MemberView]) -> str:
     """Return a warning about a draining master without slaves; empty = a slave follows."""
     if any(view.status is not None and view.status.following.is_connected for view in views):
         return ""
-    return "no slave follows it: none can be promoted without loss, and senders wait for `undrain`"
+    return (
+        "no slave follows it: no promotion is possible without loss, and senders wait for `undrain`"
+    )
 
 
 def member_rows(views: Sequence[MemberView]) -> list[dict[str, object]]:
@@ -172,7 +177,7 @@ def _row(
         **fields(status, "highest_epoch", "store_id"),
     }
     if status.is_draining:
-        row["problem"] = "draining: what is sent to it waits"
+        row["problem"] = "draining: sends to it wait"
     if status.is_fenced:
         row["problem"] = f"fenced by epoch {status.highest_epoch}"
     if view.is_master:

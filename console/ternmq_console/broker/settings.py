@@ -120,7 +120,7 @@ def clean(broker: str, *, yes: bool, nameserver: str, output: str) -> None:
 async def _expired(admin: AdminClient, broker: str) -> list[str]:
     hours = await reserved_hours(admin, broker)
     return [
-        f"{broker}: files of its log go whose newest message is older than {hours} h"
+        f"{broker}: it deletes log files whose newest message is older than {hours} h"
         " (store.file_reserved_hours) and than every topic's retention"
     ]
 
@@ -134,7 +134,7 @@ def _set_draining(broker: str, is_draining: bool, nameserver: str, output: str) 
         try:
             return name, lonely_note(await admin.member_views(broker=name))
         except TernError as error:
-            return name, f"who follows is not known: {error}"  # it drains all the same
+            return name, f"the slaves are unknown: {error}"  # it drains all the same
 
     name, note = ask(nameserver, question)
     print_record({"broker": name, "draining": is_draining}, output)

@@ -95,8 +95,8 @@ def _words(finding: RecoveryFinding) -> str:
             return f"Queue {reason}."
         case RecoveryAction.CUT:
             return (
-                f"The log is cut there: {length} bytes from {offset} on go, with their units"
-                f" ({reason})."
+                f"The log is cut there: {length} bytes from {offset} on are removed, with"
+                f" their units ({reason})."
             )
         case RecoveryAction.QUARANTINED:
             return (

@@ -240,6 +240,6 @@ def _confirm(*, is_given: bool) -> None:
         return
     stdin = cast("TextIO | None", sys.stdin)
     if stdin is None or not stdin.isatty():
-        raise UsageError("nothing was changed: say --yes, or run it in a terminal")
+        raise UsageError("nothing was changed: add --yes, or run the command in a terminal")
     if not click.confirm("Go on?"):
         raise UsageError("nothing was changed")

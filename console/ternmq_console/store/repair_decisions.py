@@ -69,7 +69,7 @@ def _damaged_log(preview: RecoveryPreview, bad: Sequence[BadPlace]) -> RecoveryD
             "Promote a slave that has these records, and let this member follow with an empty"
             " directory"
         ),
-        RecoveryOption("Else nothing is to be done: what lay there is lost"),
+        RecoveryOption("Otherwise no action is possible: the records there are lost"),
     )
     return RecoveryDecision(UndecidedState.DAMAGED_LOG, text, ways)
 
@@ -87,9 +87,9 @@ def _wrong_queues(
             "Start the broker: it completes what ends too early, and mends units as they are met"
         ),
         RecoveryOption(
-            "To have all of it built anew at the next start"
+            "To rebuild all of it at the next start"
             if was_closed
-            else "To have all of it built anew, once the broker was started and stopped in order",
+            else "To rebuild all of it, after the broker was started and stopped in order",
             repair_command(root),
         ),
     )
@@ -102,7 +102,7 @@ def _leftovers(root: Path, found: Sequence[Path]) -> RecoveryDecision | None:
     listed = ", ".join(map(str, found[:_PLACES_MAX]))
     more = f" and {len(found) - _PLACES_MAX} more" if len(found) > _PLACES_MAX else ""
     ways = (
-        RecoveryOption("Look whether you need any of it: nothing reads it"),
+        RecoveryOption("Check whether you need any of these files: the broker reads none of them"),
         RecoveryOption("To remove all of it", repair_command(root, "--leftovers")),
     )
     return RecoveryDecision(

@@ -42,7 +42,9 @@ def check_tables(files: FileSystem, root: Path, found: StoredTables) -> Generato
         if main.fault and (each.was_there or not each.is_absent):
             yield problem(_AREA, main.path, None, f"{main.fault}; {_rest(each)}")
         elif each.was_there and not each.is_current:
-            text = "has no checksum: somebody else wrote it since; the next start takes it as it is"
+            text = (
+                "has no checksum: another program wrote it since; the next start takes it as it is"
+            )
             yield note(_AREA, main.path, None, text)
     names = {each.format.name for each in found}
     folder = config_folder(root)

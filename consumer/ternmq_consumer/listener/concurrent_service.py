@@ -63,9 +63,7 @@ class ConcurrentConsumeService:
     def take(self, request: ConsumeRequest) -> None:
         """End `request` after its listener call. See `ConsumeService`."""
         if request.is_over:
-            logger.warning(
-                "listener call ended after it was given up queue=%s", request.assigned.queue
-            )
+            logger.warning("listener call ended after its timeout queue=%s", request.assigned.queue)
             return
         del self._running[request]
         unfinished = request.unfinished
@@ -124,7 +122,7 @@ class ConcurrentConsumeService:
         self._counters.failed(len(failed))
         if self._send_backs is None:
             logger.warning(
-                "messages failed and come not again queue=%s messages=%s first=%s",
+                "messages failed and are not delivered again queue=%s messages=%s first=%s",
                 request.assigned.queue,
                 len(failed),
                 failed[0].queue_offset,

@@ -135,7 +135,7 @@ class ConsumeDispatcher:
         request, began_s = min(self.called.items(), key=lambda item: item[1])
         logger.warning(
             "listener outlives its consumer listener=%s calls=%s longest_s=%.1f queue=%s offset=%s "
-            "queues=%s: its messages, and those behind them in these queues, come again",
+            "queues=%s: its messages, and those behind them in these queues, are delivered again",
             self._listener,
             len(self.called),
             asyncio.get_running_loop().time() - began_s,

@@ -172,8 +172,8 @@ class AssignedQueue:
         ):
             raise CorruptRecord(
                 PhysicalOffset(batch[0].physical_offset),
-                f"queue offsets {batch[0].queue_offset} to {batch[-1].queue_offset} were not asked "
-                f"for: {self.in_hand.next_offset} to {next_offset}",
+                f"queue offsets {batch[0].queue_offset} to {batch[-1].queue_offset} were not"
+                f" requested: {self.in_hand.next_offset} to {next_offset}",
             )
         batch_bytes = len(records)
         if self._wall_ms is not None:

@@ -180,7 +180,7 @@ class FetchedQueue:
             if not self.position <= first <= last < batch.next_offset:
                 raise CorruptRecord(
                     PhysicalOffset(found[0].physical_offset),
-                    f"queue offsets {first} to {last} were not asked for: {self.position} to "
+                    f"queue offsets {first} to {last} were not requested: {self.position} to "
                     f"{batch.next_offset}",
                 )
         except CorruptRecord:

@@ -134,7 +134,7 @@ class PullAssignment:
             await commit_settled(offsets, leaving)
         for fetched in leaving:
             self._queues.remove(fetched.queue)
-            logger.info("queue given away queue=%s offset=%s", fetched.queue, fetched.position)
+            logger.info("queue released queue=%s offset=%s", fetched.queue, fetched.position)
         offsets.forget(names)
 
     async def tell_lost(self, queue: MessageQueue) -> None:

@@ -420,7 +420,7 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
                     context.offsets.begin(queue, start, committed)
                     await context.offsets.commit([queue])
                     if not context.offsets.has_begun(queue):
-                        raise Unreachable(f"{queue}: where the group begins is not committed")
+                        raise Unreachable(f"{queue}: the group's start offset is not committed")
                     if fetched.position is None and self._queues.find(queue) is fetched:
                         now_at = context.offsets.at(queue)  # somebody may have set it meanwhile
                         fetched.place(start if now_at is None else now_at)

@@ -119,7 +119,11 @@ class PullLinks:
             if chosen is not None and self._is_avoided(name, chosen):
                 return
         if chosen is not None and pulled_queue.go_to(self._link(name, chosen)):
-            logger.info("queue is read elsewhere queue=%s broker_id=%s", pulled_queue.queue, chosen)
+            logger.info(
+                "queue is read from another member queue=%s broker_id=%s",
+                pulled_queue.queue,
+                chosen,
+            )
 
     def failed(self, pulled_queues: Sequence[PulledQueue], broker_id: int, reason: str) -> bool:
         """Read queues from the member that serves readers. See `ReplicaSelector`."""
@@ -133,7 +137,7 @@ class PullLinks:
             return False
         for pulled_queue in pulled_queues:
             logger.info(
-                "queue is read elsewhere again queue=%s broker_id=%s before=%s reason=%s",
+                "queue is read from another member again queue=%s broker_id=%s before=%s reason=%s",
                 pulled_queue.queue,
                 present,
                 broker_id,

@@ -155,11 +155,11 @@ class PushAssignment:
             logger.warning("listener calls outlive their queues queues=%s", still)
         for owned in leaving:
             if owned.queue not in self._leaving:
-                logger.info("queue given away, and reset meanwhile queue=%s", owned.queue)
+                logger.info("queue released, after a reset of its offset queue=%s", owned.queue)
                 continue
             offset = owned.in_hand.commit_offset
             self._offsets.update(owned.queue, offset)
-            logger.info("queue given away queue=%s offset=%s", owned.queue, offset)
+            logger.info("queue released queue=%s offset=%s", owned.queue, offset)
         self._remember_calls(leaving)
         await self._offsets.commit(queues)
         self._offsets.forget(queues)
@@ -181,7 +181,7 @@ class PushAssignment:
             raise UsageError(f"{queue} is not assigned to this member; it cannot seek there")
         self._offsets.restart(queue, offset)
         owned.move(offset)
-        logger.info("queue sought queue=%s offset=%s", queue, offset)
+        logger.info("queue position set queue=%s offset=%s", queue, offset)
         return await self._offsets.commit([queue])
 
     def reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> None:

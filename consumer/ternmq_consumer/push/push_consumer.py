@@ -142,7 +142,7 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         check_function("on_refused", on_refused, 1)
         if is_async(on_refused):
             raise UsageError(
-                f"on_refused={on_refused!r} must be a plain function: nobody awaits it"
+                f"on_refused={on_refused!r} must be a plain function: its result is not awaited"
             )
         checked = check_interceptors(interceptors, "before_consume", "after_consume")
         self._group = check_group(group)

@@ -168,8 +168,8 @@ class RangeReader(ABC, Generic[BatchT]):
     def _waits_for_master(self, kept: str) -> Unreachable:
         topic, broker_name, queue_id = self.queue
         return Unreachable(
-            f"broker {broker_name}: a slave stands in and has of queue {queue_id} of topic "
-            f"{topic!r} only {kept}, not yet offset {self.next_offset}"
+            f"broker {broker_name}: a slave replaces the master and has only {kept} of queue"
+            f" {queue_id} of topic {topic!r}, not yet offset {self.next_offset}"
         )
 
 

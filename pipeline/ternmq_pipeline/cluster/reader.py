@@ -314,7 +314,9 @@ class ClusterReader(Lifecycle):
         except TopicNotFound:
             if self.client.member_to_ask(broker_name) == MASTER_ID:
                 return None
-            remark = f"broker {broker_name}: a slave stands in and does not know {topic} yet"
+            remark = (
+                f"broker {broker_name}: a slave replaces the master and does not know {topic} yet"
+            )
             raise Unreachable(remark) from None
         ranges = {
             MessageQueue(topic, broker_name, status.queue_id): QueueRange(

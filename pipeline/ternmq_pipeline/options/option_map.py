@@ -23,7 +23,7 @@ RETRY_TIMEOUT_S_MIN: Final = 1.0
 RETRY_TIMEOUT_S_MAX: Final = 86_400.0
 """Greatest value of `retryTimeout`, s."""
 
-_NOW_RETRY_TIMEOUT: Final = f"is {RETRY_TIMEOUT} now, which holds for all that a query asks"
+_NOW_RETRY_TIMEOUT: Final = f"is {RETRY_TIMEOUT} now, which applies to all requests of a query"
 RENAMED: Final[Mapping[str, str]] = dict.fromkeys(
     (
         "readtimeout",

@@ -217,7 +217,7 @@ _HINTS: Final[Mapping[str, str]] = {
     "kafka.bootstrap.servers": "it is called nameserver here: HOST:PORT of a TernMQ NameServer",
     "namesrvaddr": "it is called nameserver here",
     "kafka.group.id": "it is called commitGroup here",
-    "groupidprefix": "readers belong to no group; commitGroup tells a group how far they are",
+    "groupidprefix": "readers belong to no group; commitGroup commits their progress for a group",
     "subexpression": "it is called filter here",
 }
 

@@ -96,7 +96,9 @@ def checked_topic(option: str, topic: str, *, include_system: bool) -> str:
         rule = f"topic {shown(error.name)!r} {error.rule}"
         raise ConfigError(option, shown(topic), rule) from None
     if is_read_forbidden(topic):
-        raise ConfigError(option, topic, "what it holds is not decided yet: nobody may read it")
+        raise ConfigError(
+            option, topic, "its messages are not committed yet: no reader may read them"
+        )
     if is_system_topic(topic) and not include_system:
         rule = "is a topic of the brokers' own: includeSystemTopics=true allows it"
         raise ConfigError(option, topic, rule)

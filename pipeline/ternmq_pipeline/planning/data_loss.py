@@ -78,13 +78,13 @@ def beyond_end(wanted: int, end: int) -> str:
     """Return the reason of a queue that ends before offset `wanted`."""
     return (
         f"offset {wanted} is beyond its end, which is {end}: "
-        "the topic was deleted, or made anew, or the broker has lost the end of its log"
+        "the topic was deleted, or recreated, or the broker has lost the end of its log"
     )
 
 
 def damaged_among(begin: int, end: int, count: int) -> str:
     """Return the reason of a queue with `count` damaged messages from `begin` to `end` - 1."""
-    return f"of offsets {begin} to {end - 1}, {count} are damaged and not given by the broker"
+    return f"of offsets {begin} to {end - 1}, {count} are damaged and not served by the broker"
 
 
 def gone(wanted: int, *, broker_is_registered: bool) -> str:

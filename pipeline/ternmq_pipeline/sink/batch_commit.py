@@ -47,8 +47,8 @@ class BatchHalfCommitted(TernError):
         super().__init__(
             f"batch {batch.batch} of {batch.query}: the commit failed in the middle: "
             f"{rows - unconfirmed} of {rows} rows are visible, {unconfirmed} are not confirmed; "
-            "a repeat delivers all of them again (SPARK_QUERY and SPARK_BATCH tell them); what is "
-            f"staged still goes by {batch.rollback_command!r}: {why}"
+            "a repeat delivers all of them again (SPARK_QUERY and SPARK_BATCH identify them);"
+            f" still staged rows are removed by {batch.rollback_command!r}: {why}"
         )
         self.batch = batch
         self.unconfirmed = unconfirmed
@@ -83,7 +83,7 @@ def check_parts(batch: int, parts: Sequence[StagedPartition | None]) -> list[Sta
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         missing = len(parts) - len(known)
-        raise BatchNotCommitted(f"batch {batch}: {missing} tasks did not say what they staged")
+        raise BatchNotCommitted(f"batch {batch}: {missing} tasks did not report their staged rows")
     for part in known:
         wanted = BatchIdentity(known[0].part.of.query, batch)
         if part.part.of != wanted:
@@ -183,10 +183,10 @@ def _verify(
     if closed:
         first = staged[closed[0]]
         raise BatchNotCommitted(
-            f"{_name(batch)}: nothing was committed: {len(closed)} of {len(staged)} rows are "
-            f"staged no more, the first at broker {first.broker_name} for topic {first.topic!r} "
+            f"{_name(batch)}: nothing was committed: {len(closed)} of {len(staged)} rows are"
+            f" no longer staged, the first at broker {first.broker_name} for topic {first.topic!r} "
             f"({states[closed[0]].name}): most likely stagingTimeout={immunity_s} s passed before "
-            "the commit, which must be longer than a batch takes; or somebody rolled them back "
+            "the commit, which must be longer than a batch takes; or an operator rolled them back "
             "(ternmq transaction rollback)"
         )
     now_ms = clock.wall_ms()

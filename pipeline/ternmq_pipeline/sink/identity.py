@@ -54,7 +54,7 @@ class BatchIdentity:
         if not self.query or not self.query.isascii() or not self.query.isprintable():
             raise UsageError(f"query id {self.query!r}: must be printable ASCII")
         if self.batch < 0 or " " in self.query or "/" in self.query:
-            raise UsageError(f"batch {self.batch} of query {self.query!r}: cannot be one")
+            raise UsageError(f"batch {self.batch} of query {self.query!r}: is no valid number")
 
     @property
     def staged_for(self) -> str:

@@ -168,7 +168,9 @@ class RowReader:
             if delay < 0:
                 raise self.illegal(row, columns.DELAY, f"is {delay}, must not be negative")
             if delay - ahead_ms > DELAY_MS_MAX:
-                text = f"is {delay - ahead_ms} ms ahead, at most {DELAY_MS_MAX} (3 days) are taken"
+                text = (
+                    f"is {delay - ahead_ms} ms ahead, at most {DELAY_MS_MAX} (3 days) are allowed"
+                )
                 raise self.illegal(row, columns.DELAY, text)
             delays.append(delay)
         return delays
@@ -193,7 +195,7 @@ class RowReader:
             if text is None:
                 raise self.illegal(row, columns.PROPERTIES, f"property {shown(name)!r} is null")
             if name in RESERVED_PROPERTIES:
-                why = f"property {name!r} has a meaning of its own; pick another name"
+                why = f"property {name!r} is reserved; choose another name"
                 raise self.illegal(row, columns.PROPERTIES, why)
 
 

@@ -118,11 +118,10 @@ def roll_back(stager: Stager, staged: StagedMessages, batch: BatchIdentity) -> N
         if isinstance(error, EndFailed):
             left, over = error.failures - error.not_open, error.not_open
         if over:
-            logger.warning("rows had ended before, or are gone: they stay so rows=%d", over)
+            logger.warning("rows not rolled back, they had ended before or are gone rows=%d", over)
         if left:
             logger.warning(
-                "rows not rolled back; what is staged still is by stagingTimeout, or by %r rows=%d "
-                "error=%s",
+                "rows not rolled back; stagingTimeout rolls them back, or %r rows=%d error=%s",
                 batch.rollback_command,
                 left,
                 error,

@@ -146,7 +146,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         task = _task()
         query, batch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
         if not query or not batch:
-            raise UsageError("Spark does not say which query and batch this task belongs to")
+            raise UsageError("Spark does not report the query and batch of this task")
         return self.sink.write(iterator, BatchIdentity(query, int(batch)))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:

@@ -60,19 +60,19 @@ _PLAIN: Final[Mapping[str, DataType]] = {
 """Types by their texts. Spark's own parser needs a session, and workers have none."""
 
 _NO_READ_OPTION: Final = (
-    'no option is given: name what is read by .option("nameserver", "HOST:PORT") and '
-    '.option("subscribe", "TOPIC"); in SQL, of a table that was created with columns, AS SELECT '
-    "or by saveAsTable, whose options Spark hands to no Python source, by "
+    'no option is given: set .option("nameserver", "HOST:PORT") and '
+    '.option("subscribe", "TOPIC"); in SQL, if the table was created with columns, AS SELECT '
+    "or by saveAsTable (Spark hands its options to no Python source), use "
     "FROM t WITH (nameserver '…', subscribe '…')"
 )
 _NO_WRITE_OPTION: Final = (
-    'no option is given: name where rows go by .option("nameserver", "HOST:PORT") and '
-    '.option("topic", "TOPIC"); in SQL, whatever options its table was created with, by '
+    'no option is given: set .option("nameserver", "HOST:PORT") and '
+    '.option("topic", "TOPIC"); in SQL, regardless of the options of its table, use '
     "INSERT INTO t WITH (nameserver '…', topic '…')"
 )
 _SINK_TABLE: Final = (
     "a table with options is for reading: to insert into a topic, create it with columns and "
-    "without options, such as CREATE TABLE t (body STRING, tags STRING) USING ternmq, and say "
+    "without options, such as CREATE TABLE t (body STRING, tags STRING) USING ternmq, and use "
     "INSERT INTO t WITH (nameserver '…', topic '…')"
 )
 

@@ -117,7 +117,7 @@ class ByMachineRoom:
 
     def __init__(self, rooms: Collection[str], *, elsewhere: bool = True) -> None:
         if isinstance(rooms, str) or not rooms or not all(rooms):
-            raise UsageError("rooms are beginnings of broker names: a collection of texts")
+            raise UsageError("rooms must be a collection of strings, prefixes of broker names")
         self._rooms = tuple(rooms)
         self._elsewhere = elsewhere
         self._round = RoundRobin()

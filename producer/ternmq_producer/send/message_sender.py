@@ -417,7 +417,7 @@ class MessageSender:
         if ticket is not None and not ticket.is_set():
             async with self._until(deadline_ms, "earlier messages that wait"):
                 await ticket.wait()
-        async with self._until(deadline_ms, "room in the buffer"):
+        async with self._until(deadline_ms, "buffer space"):
             await self.buffer.take(size)
         if not self.is_open:  # closed at the moment when the bytes became free
             self.buffer.give_back(size)
@@ -433,7 +433,7 @@ class MessageSender:
             return publish_info
         check_topic(topic)
         if is_send_forbidden(topic):
-            raise IllegalName("topic", topic, "brokers alone write to it")
+            raise IllegalName("topic", topic, "only brokers may write to it")
         try:
             queues = await self._finder.find(topic, deadline_ms)
         except TernError as error:

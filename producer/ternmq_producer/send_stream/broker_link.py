@@ -267,7 +267,7 @@ class BrokerLink:
                 await stream.write(request)
                 reply = await stream.read()
         except TimeoutError:
-            raise Unreachable(f"broker {self.broker_name}: opens no send stream") from None
+            raise Unreachable(f"broker {self.broker_name}: did not open the send stream") from None
         if reply is None or not reply.HasField("opened"):
             raise Unreachable(f"broker {self.broker_name}: ended the send stream at once")
         opened = reply.opened

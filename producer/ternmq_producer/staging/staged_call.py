@@ -116,7 +116,7 @@ class StagedCall:
                 error = error_of(reply.status, broker_name)
                 raise Unanswered(error) if _is_passing(error) else error
             if len(reply.states) != len(rows):
-                raise ConnectionLost(f"broker {broker_name}: another number of answers")
+                raise ConnectionLost(f"broker {broker_name}: sent a different number of answers")
             for state in reply.states:
                 if state not in _STATES:
                     remark = f"transaction state {state} is unknown here"
@@ -226,7 +226,7 @@ class _RemainingEnds:
     def take(self, reply: transactions.EndTransactionsReply) -> None:
         """Process the answers; raise `Unanswered` when some ends must be sent again."""
         if len(reply.outcomes) != len(self.rows):
-            raise ConnectionLost(f"broker {self._broker_name}: another number of answers")
+            raise ConnectionLost(f"broker {self._broker_name}: sent a different number of answers")
         again: list[int] = []
         reason: TernError | None = None
         for number, outcome in enumerate(reply.outcomes):

@@ -213,7 +213,7 @@ def decode_staged(data: bytes) -> StagedMessages:
 def _decode(data: bytes) -> StagedMessages:
     magic, version, kind, count, width, names_count = _HEAD.unpack_from(data)
     if magic != _MAGIC:
-        raise ValueError("they begin otherwise")
+        raise ValueError("their magic number differs")
     if version != _VERSION:
         raise ValueError(f"version {version}, known is {_VERSION}")
     (crc,) = _CRC.unpack(data[-_CRC.size :])
@@ -226,7 +226,7 @@ def _decode(data: bytes) -> StagedMessages:
         texts.append(data[at + 2 : at + 2 + length].decode())
         at += 2 + length
     if at + count * (10 + width) + _CRC.size != len(data):
-        raise ValueError("their length is another")
+        raise ValueError("their length is wrong")
     transactions = np.frombuffer(data, ">i8", count, at).astype(np.int64)
     places = np.frombuffer(data, ">u2", count, at + 8 * count).astype(np.uint16)
     packed = data[at + 10 * count : -_CRC.size]
@@ -236,7 +236,7 @@ def _decode(data: bytes) -> StagedMessages:
     ids = np.frombuffer(packed, kind_of_ids, count) if count else np.zeros(0, dtype="S1")
     names = list(zip(texts[::2], texts[1::2], strict=True))
     if count and int(places.max()) >= len(names):
-        raise ValueError("a place beyond the names")
+        raise ValueError("an index is beyond the names")
     return StagedMessages.of_columns(names, places, transactions, ids)
 
 

@@ -85,7 +85,11 @@ class TransactionChecks:
         if question.producer_group != self._group or key in self._active:
             return
         if len(self._active) >= QUESTIONS_MAX:
-            logger.warning("question dropped broker=%s waiting=%d", broker_name, len(self._active))
+            logger.warning(
+                "check of a transaction dropped broker=%s waiting=%d",
+                broker_name,
+                len(self._active),
+            )
             return
         self._active.add(key)
         name = f"check {question.message_id}"
@@ -98,7 +102,7 @@ class TransactionChecks:
             message = decode_single(question.record, broker_name, check_crc=False)
         except CorruptRecord as error:
             logger.error(
-                "question unreadable broker=%s transaction=%d error=%s",
+                "check of a transaction unreadable broker=%s transaction=%d error=%s",
                 broker_name,
                 question.transaction_offset,
                 error,

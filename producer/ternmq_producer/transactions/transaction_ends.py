@@ -122,7 +122,9 @@ class EndLink:
                 end.maybe_told = True
             reply = await stream.exchange(request)
             if len(reply.outcomes) != len(batch):
-                raise ConnectionLost(f"broker {self.broker_name}: another number of answers")
+                raise ConnectionLost(
+                    f"broker {self.broker_name}: sent a different number of answers"
+                )
             again = [
                 end
                 for end, outcome in zip(batch, reply.outcomes, strict=True)

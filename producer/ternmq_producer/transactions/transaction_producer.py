@@ -286,7 +286,9 @@ def half_message(message: Message, group: str, *, check_after_s: int | None) -> 
     check_messages((message,))
     message.check_kinds()
     if message.delay_level or message.deliver_at_ms or message.deliver_after_ms:
-        raise IllegalMessage(f"message for {message.topic!r}: a transaction's cannot be delayed")
+        raise IllegalMessage(
+            f"message for {message.topic!r}: a transactional message cannot be delayed"
+        )
     properties = dict(message.properties)
     if check_after_s is not None:
         if not is_whole(check_after_s) or check_after_s < 0:

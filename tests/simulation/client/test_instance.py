@@ -158,7 +158,7 @@ def test_routes_are_kept_while_the_nameserver_cannot_answer() -> None:
 def test_broker_is_dialled_by_name_and_must_prove_it() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, client_of(cluster) as client:
-            with pytest.raises(Unreachable, match="no route tells"):
+            with pytest.raises(Unreachable, match="no route has"):
                 await client.broker("broker-0")
             await client.routes.route(TOPIC)
             first = await client.broker("broker-0")

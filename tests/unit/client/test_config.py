@@ -59,7 +59,7 @@ def test_nameservers_that_nobody_named_contradict_none(monkeypatch: pytest.Monke
     monkeypatch.setenv(NAMESERVER_VARIABLE, "b:2")
     assert resolve_client("c:3", unnamed).nameservers == ("c:3",)
     named = ClientConfig(nameservers=("b:2",))
-    with pytest.raises(ConfigError, match="names others"):
+    with pytest.raises(ConfigError, match="has other addresses"):
         resolve_client("c:3", named)
 
 

@@ -34,7 +34,7 @@ def test_illegal_subscriptions_are_refused() -> None:
     one = parse_subscription("a", "x")
     wrongs: list[Subscriptions] = [[], {}, [one, one]]
     for wrong in wrongs:
-        with pytest.raises(UsageError, match="at least one topic, and each once"):
+        with pytest.raises(UsageError, match="at least one topic, and each topic once"):
             subscriptions_by_topic(wrong)
     with pytest.raises(UsageError, match="names no tag"):
         subscriptions_by_topic({"a": "||"})

@@ -85,7 +85,8 @@ class ReplicationState:
         repair = f"{REPAIR_COMMAND} BROKER --data {root}"
         if record.highest_known > EPOCH_MAX:
             raise StoreError(
-                f"{found.main.path} holds epoch {record.highest_known}, which was made up: no epoch can begin above it. Repair it: {repair}"
+                f"{found.main.path} holds epoch {record.highest_known}, which was made up: no"
+                f" epoch can begin above it. Repair it: {repair}"
             )
         if record.epochs and doubt_of(record.highest_known, newest(record.epochs)):
             logger.error(

@@ -48,4 +48,4 @@ def strategy_of(allocate: AllocationStrategy | str) -> AllocationStrategy:
     elif allocate in _WITH_ARGUMENTS:
         raise ConfigError(SETTING, allocate, f"needs arguments: give {_WITH_ARGUMENTS[allocate]}")
     known = ", ".join([*_SIMPLE, f"{NEARBY_PREFIX}<one of these>"])
-    raise ConfigError(SETTING, allocate, f"is no strategy; there are {known}")
+    raise ConfigError(SETTING, allocate, f"is no strategy; the strategies are {known}")

@@ -143,21 +143,21 @@ def _charts(report: ClusterReport) -> Sequence[_Chart]:
         kept = _bars({row.topic: row.messages for row in report.topics}, plots.short)
     return (
         _Chart(
-            "How far groups are behind",
+            "Lag of groups",
             "oldest waiting message",
             "No group is behind.",
             _bars(lags, plots.duration_text, alarms=slow),
         ),
         _Chart(
-            "What topics keep",
+            "Stored messages of topics",
             "size" if is_measured else "messages",
-            "No topic keeps a message.",
+            "No topic has a stored message.",
             kept,
         ),
         _Chart(
-            "What topics got",
+            "Incoming messages of topics",
             "messages, 24 h",
-            "None got a message.",
+            "No topic received a message.",
             _bars(received, plots.short),
         ),
         _Chart(

@@ -99,7 +99,7 @@ def beginning(start: OffsetJson, end: OffsetJson) -> dict[MessageQueue, QueueOff
     if start == end:
         return offsets_from_json(end)
     if start == NEW and FROM not in end:
-        raise UsageError("the checkpoint's offsets do not tell where their first batch began")
+        raise UsageError("the checkpoint's offsets do not contain the start of their first batch")
     ended = {} if start == NEW else offsets_from_json(start)
     # The end of the batch before may be an offset of another store, so `from` takes precedence.
     return {**ended, **offsets_from_json({**end, TOPICS: end.get(FROM, {})})}

@@ -44,7 +44,7 @@ from ternmq_store.scan.scan_spec import ScanSpec
 JOINED_BYTES: Final = 4 << 20
 """Bytes of records that fill a batch."""
 
-TO_GO_ON: Final = "Option failOnDataLoss=false passes it over."
+TO_GO_ON: Final = "Option failOnDataLoss=false skips the message."
 
 logger = logging.getLogger(__name__)
 
@@ -209,7 +209,7 @@ def _scanned(offset_range: OffsetRange, request: FetchRequest) -> Iterator[Fetch
 
 def _warn_of_damage(offset_range: OffsetRange, before: int, count: int) -> None:
     logger.warning(
-        "damaged messages are passed over queue=%s before=%d count=%d",
+        "damaged messages are skipped queue=%s before=%d count=%d",
         offset_range.queue,
         before,
         count,
@@ -301,7 +301,7 @@ def _batches_of(
                 damage.error.add_note(f"It is of {offset_range.queue}. {TO_GO_ON}")
                 raise damage.error
             logger.warning(
-                "a damaged message is passed over queue=%s %s", offset_range.queue, damage.error
+                "a damaged message is skipped queue=%s %s", offset_range.queue, damage.error
             )
         yield built.batch
         done += built.inspected

@@ -71,7 +71,7 @@ def test_left_behind_batch_is_rolled_back_at_every_broker_also_after_a_restart()
             await producer.end(other, Resolution.COMMIT)
             assert await admin.open_transactions() == []
             assert len(await cluster.records(TOPIC)) == 40
-            with pytest.raises(UsageError, match="must be named"):
+            with pytest.raises(UsageError, match="must name the rows"):
                 await admin.roll_back_staged("")
 
     run_in_virtual_time(main())

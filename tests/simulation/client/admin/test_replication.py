@@ -148,7 +148,7 @@ def test_member_of_an_older_version_reports_the_rest() -> None:
             assert slave.broker is not None
             assert (slave.status, slave.problem) == (None, "")
             _, slave = await client.member_views()
-            assert slave.problem == "its version knows nothing of replication"
+            assert slave.problem == "its version does not support replication"
 
     run_in_virtual_time(main())
 

@@ -42,7 +42,7 @@ def test_healthy_cluster_has_no_problems() -> None:
 @pytest.mark.parametrize(
     ("members", "says"),
     [
-        ([slave()], "a has no master: nobody can send to it"),
+        ([slave()], "a has no master: no producer can send to it"),
         (
             [MemberView(DATA, MASTER, problem="refused"), slave()],
             "a (id 0) does not answer: refused",
@@ -53,7 +53,7 @@ def test_healthy_cluster_has_no_problems() -> None:
         ),
         (
             [master(is_draining=True), slave()],
-            "a (id 0) is draining: what is sent to it waits for a promotion, or `undrain`",
+            "a (id 0) is draining: sends to it wait for a promotion, or `undrain`",
         ),
         (
             [master(in_sync_now=1), slave()],
@@ -80,7 +80,7 @@ def test_healthy_cluster_has_no_problems() -> None:
         ),
         (
             [MemberView(DATA, MASTER, store=admin.DescribeStoreReply(failure="I/O error"))],
-            "a (id 0) takes nothing any more: I/O error",
+            "a (id 0) stores no messages any more: I/O error",
         ),
         (
             [

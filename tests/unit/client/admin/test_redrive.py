@@ -84,7 +84,7 @@ def test_dead_letter_of_rocketmq_names_its_first_topic_in_another_property() -> 
 
 @pytest.mark.parametrize("to_group", [False, True])
 def test_dead_letter_without_an_origin_is_not_redriven(to_group: bool) -> None:
-    with pytest.raises(UsageError, match="does not say where it came from"):
+    with pytest.raises(UsageError, match="has no original topic"):
         redrive_request(letter({"UNIQ_KEY": "KEY"}), to_group=to_group)
 
 

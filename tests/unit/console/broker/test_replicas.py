@@ -108,7 +108,7 @@ def test_drain_says_when_no_slave_follows() -> None:
 def test_draining_master_is_a_problem() -> None:
     draining = pb.ReplicationStatusReply(role="async_master", is_draining=True)
     [row] = member_rows([MemberView(DATA, MASTER, draining)])
-    assert row["problem"] == "draining: what is sent to it waits"
+    assert row["problem"] == "draining: sends to it wait"
 
 
 def test_epochs_that_members_share_are_shown_once() -> None:
@@ -162,4 +162,4 @@ def test_drain_that_is_done_succeeds_though_nobody_tells_who_follows(
     result = CliRunner().invoke(drain, ["a"])
     assert result.exit_code == 0, result.output
     assert changed == [{"broker.draining": "true"}]
-    assert "who follows is not known: no NameServer tells of a" in result.output
+    assert "the slaves are unknown: no NameServer tells of a" in result.output

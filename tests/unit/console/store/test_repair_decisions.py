@@ -179,4 +179,4 @@ def test_repair_waits_for_a_start_after_a_crash() -> None:
         files = filled(is_clean=is_clean)
         DAMAGES[UndecidedState.WRONG_QUEUES](files)
         (choice,) = [each for each in found_in(files) if each.state is UndecidedState.WRONG_QUEUES]
-        assert ("once the broker was started" in str(choice)) == (not is_clean)
+        assert ("after the broker was started" in str(choice)) == (not is_clean)

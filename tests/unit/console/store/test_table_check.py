@@ -128,6 +128,6 @@ def test_table_rewritten_by_somebody_else_is_noted() -> None:
     assert faults(files, "topics.json") == [
         (
             CONFIG / "topics.json",
-            "has no checksum: somebody else wrote it since; the next start takes it as it is",
+            "has no checksum: another program wrote it since; the next start takes it as it is",
         )
     ]

@@ -163,7 +163,7 @@ def test_offsets_a_slave_lacks_are_waited_for_and_never_lost() -> None:
         for behind in (client([pulled(5, 9)], end=9), client(first=20)):
             behind.broker_ids = [1] * 1_000
             begun_ms = behind.env.clock.monotonic_ms()
-            with pytest.raises(Unreachable, match="a slave stands in"):
+            with pytest.raises(Unreachable, match="a slave replaces the master"):
                 await offsets(behind, 5, 12)
             assert behind.env.clock.monotonic_ms() - begun_ms >= 8_000
         behind = client([pulled(30, 40, min_offset=30)], [pulled(5, 12)])

@@ -221,7 +221,7 @@ def test_offsets_a_slave_lacks_are_waited_for_and_never_lost() -> None:
     async def main() -> None:
         client = ScriptedClient([[end(12)]], broker_ids=[1] * 1_000)
         begun_ms = client.env.clock.monotonic_ms()
-        with pytest.raises(Unreachable, match=r"a slave stands in .* not yet offset 12"):
+        with pytest.raises(Unreachable, match=r"a slave replaces the master .* not yet offset 12"):
             await _read(client, 12, 16, ScanOptions(retry_timeout_s=30))
         assert client.env.clock.monotonic_ms() - begun_ms >= 30_000
 
@@ -242,7 +242,7 @@ def test_range_of_a_deleted_topic_is_lost_when_the_master_confirms() -> None:
         client = ScriptedClient([[deleted], [deleted], whole], broker_ids=(1, 1, 0))
         assert [each.data for each in await _read(client, 12, 16)] == [b"one"]
         client = ScriptedClient([[deleted]], broker_ids=[1] * 1_000)
-        with pytest.raises(Unreachable, match="a slave stands in"):
+        with pytest.raises(Unreachable, match="a slave replaces the master"):
             await _read(client, 12, 16, ScanOptions(retry_timeout_s=8))
 
     run_in_virtual_time(main())

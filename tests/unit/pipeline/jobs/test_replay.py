@@ -17,7 +17,7 @@ NOBODY = "127.0.0.1:1"
         ("T", {"topic": "T"}, "into itself: give a past end_ms"),
         ("T", {"topic": "T", "end_ms": 1 << 50}, "into itself: give a past end_ms"),
         ("T", {"topic": "U", "batch_rows": 0}, "batch_rows=0"),
-        ("%DLQ%g", {"topic": "U"}, "brokers alone write"),
+        ("%DLQ%g", {"topic": "U"}, "only brokers may write"),
         ("T", {"folder": "/x", "checkpoint": "/y", "dry_run": True}, "leave checkpoint out"),
         ("T", {"topic": "U", "checkpoint": "a\0b"}, "checkpoint="),
     ],

@@ -64,5 +64,5 @@ def test_hostile_options_are_refused_by_name(options: dict[str, str], told: str)
 
 def test_row_may_name_only_user_topics() -> None:
     assert written_topic("column topic", "TopicA") == "TopicA"
-    with pytest.raises(UsageError, match="brokers alone write"):
+    with pytest.raises(UsageError, match="only brokers may write"):
         written_topic("column topic", "rmq_sys_x")

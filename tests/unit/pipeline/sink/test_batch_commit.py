@@ -155,7 +155,7 @@ def test_commit_failing_in_the_middle_reports_partial_visibility(
     assert stager.bodies(TransactionState.COMMITTED) == [b"a"]
     assert stager.bodies(TransactionState.ROLLED_BACK) == [b"b", b"c"]
     told = [record.getMessage() for record in caplog.records]
-    assert told == ["rows had ended before, or are gone: they stay so rows=1"]
+    assert told == ["rows not rolled back, they had ended before or are gone rows=1"]
 
 
 def test_abort_rolls_back_named_rows_and_skips_silent_tasks() -> None:
@@ -185,7 +185,7 @@ def test_abort_never_fails(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_commit_with_a_silent_task_is_refused() -> None:
     stager = ToyStager()
-    with pytest.raises(BatchNotCommitted, match="1 tasks did not say"):
+    with pytest.raises(BatchNotCommitted, match="1 tasks did not report"):
         check_parts(4, [part_of(stager, 0, b"a"), None])
 
 

@@ -61,7 +61,7 @@ def test_commit_of_another_batch_is_refused() -> None:
     stream = stream_writer(OPTIONS, SCHEMA, overwrite=False)
     with pytest.raises(BatchNotCommitted, match="batch 8 of query"):
         stream.commit([empty_part(7)], 8)
-    with pytest.raises(BatchNotCommitted, match="1 tasks did not say"):
+    with pytest.raises(BatchNotCommitted, match="1 tasks did not report"):
         stream.commit([None], 8)
 
 

@@ -41,7 +41,11 @@ def test_function_is_a_strategy() -> None:
 @pytest.mark.parametrize(
     ("name", "rule"),
     [
-        ("avg", "is no strategy; there are AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, MACHINE_ROOM_N"),
+        (
+            "avg",
+            "is no strategy; the strategies are AVG, AVG_BY_CIRCLE, CONSISTENT_HASH,"
+            " MACHINE_ROOM_N",
+        ),
         ("", "is no strategy"),
         ("MACHINE_ROOM_NEARBY-", "is no strategy"),
         ("MACHINE_ROOM_NEARBY-CONFIG", "is no strategy"),

@@ -94,4 +94,4 @@ def test_offline_reader_passes_damage_over_only_where_that_is_allowed(
     with pytest.raises(MessageDamaged):
         rows(root, raw=raw)
     assert offsets(root, raw=raw, failOnDataLoss="false") == [*range(1, 10)]
-    assert "damaged messages are passed over" in caplog.text
+    assert "damaged messages are skipped" in caplog.text
