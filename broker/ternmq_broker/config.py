@@ -16,6 +16,7 @@ from ternmq_model.address import (
     listen_address,
     parse_address,
 )
+from ternmq_model.default_nameserver import DEFAULT_NAMESERVER
 from ternmq_model.errors import ConfigError, IllegalName
 from ternmq_model.message_id import host_bytes
 from ternmq_model.route import MASTER_ID, QUEUES_MAX, check_broker_name, check_cluster
@@ -101,7 +102,7 @@ class BrokerConfig:
     """IP address in message ids. Empty = the advertised address, the listening one or that of this
     machine."""
 
-    nameservers: tuple[str, ...] = ("127.0.0.1:9876",)
+    nameservers: tuple[str, ...] = (DEFAULT_NAMESERVER,)
     """Addresses of all NameServers, as `HOST:PORT`. Empty = no registration."""
 
     flush_mode: FlushMode = FlushMode.SYNC

@@ -195,7 +195,7 @@ class NameServerRegistration:
         identity = self._registrant.identity
         request = nameserver.GetClusterRequest(broker_name=identity.name)
         reply = await connection.call(GET_CLUSTER, request, timeout_s=_CALL_TIMEOUT_S)
-        members = members_of(reply.brokers, identity)
+        members = own_members(reply.brokers, identity)
         highest = max((member.epoch for member in members), default=0)
         self._registrar.on_epoch(highest, f"NameServer {self.address}")
         self._registrar.on_members(reply.brokers, self.address)
@@ -379,7 +379,7 @@ def _code_of(error: TernError) -> int:
     return error.code if isinstance(error, RefusedError) else 0
 
 
-def members_of(
+def own_members(
     brokers: Iterable[common.BrokerData], identity: Identity
 ) -> Sequence[common.BrokerMember]:
     """Return the registered members of the broker's own name."""

@@ -6,18 +6,15 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Final, TypeVar, cast
+from typing import TypeVar, cast
 
 from ternmq_model.address import Address, parse_address
 from ternmq_model.arguments import check_kinds, is_kind
+from ternmq_model.default_nameserver import DEFAULT_NAMESERVER, NAMESERVER_VARIABLE
 from ternmq_model.errors import ConfigError, IllegalName
 from ternmq_model.names import TRACE_TOPIC, check_topic
 
 T = TypeVar("T")
-
-NAMESERVER_DEFAULT: Final = "127.0.0.1:9876"
-NAMESERVER_VARIABLE: Final = "TERNMQ_NAMESERVER"
-"""Variable with the NameServers of programs that name none, so that one image runs everywhere."""
 
 
 class DefaultNameServers(tuple[str, ...]):
@@ -28,7 +25,7 @@ class DefaultNameServers(tuple[str, ...]):
 
 def default_nameservers() -> DefaultNameServers:
     """Return the default NameServers: those of the variable, or this machine's."""
-    named = os.environ.get(NAMESERVER_VARIABLE) or NAMESERVER_DEFAULT
+    named = os.environ.get(NAMESERVER_VARIABLE) or DEFAULT_NAMESERVER
     return DefaultNameServers(nameserver_texts(named))
 
 

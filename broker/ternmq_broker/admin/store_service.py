@@ -72,8 +72,8 @@ class StoreService:
             reply.put_times.add(below_ms=below_ms, puts=puts)
         for rate in counted.rates():
             reply.rates.add(**rate._asdict())
-        for stretch in (*reads.quarantine.ranges, *reads.dangling_units):
-            reply.damaged.add(start=stretch.start, end=stretch.end, reason=stretch.reason)
+        for damaged in (*reads.quarantine.ranges, *reads.dangling_units):
+            reply.damaged.add(start=damaged.start, end=damaged.end, reason=damaged.reason)
         for topic, put in sorted(counted.topics.items()):
             reply.topics.add(topic=topic, messages=put.messages, bytes=put.bytes)
         for (group, topic, queue_id), behind in sorted(counted.behind.items()):

@@ -14,8 +14,6 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_runtime.service import Job
 from ternmq_store.dispatch.log_dispatcher import Arrival
 
-PULL_HOLD_JOB: Final = "pull-hold"
-
 _SWEEP_PAUSE_S: Final = 5.0
 
 
@@ -108,7 +106,7 @@ class PullHoldService:
     def job(self) -> Job:
         """Return the job of the sweeps."""
         pause_s = min(self._short_polling_s, _SWEEP_PAUSE_S)
-        return Job(name=PULL_HOLD_JOB, interval_s=pause_s, step=self.step)
+        return Job(name="pull-hold", interval_s=pause_s, step=self.step)
 
     async def step(self) -> bool:
         """Sweep at the due time: one step of a job."""

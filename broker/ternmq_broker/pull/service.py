@@ -13,7 +13,7 @@ from ternmq_broker.groups.offset_rules import OffsetCommit, OffsetRules
 from ternmq_broker.pull.answers import PullAnswers
 from ternmq_broker.pull.long_polling import HeldPull, PullHoldService
 from ternmq_broker.pull.rules import PullOutcome, PullRules, no_topic
-from ternmq_broker.pull.stream import PullingStream
+from ternmq_broker.pull.stream import PullingStream, PullServerStream
 from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_broker.storage.yielding import yield_to_threads
 from ternmq_model.arrays import pack_int32s
@@ -26,11 +26,9 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.request_parser import check_range
-from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
+from ternmq_remoting.rpc import Call, Handler, stream, unary
 from ternmq_remoting.service_methods import PULL, PULL_STREAM, VIEW_MESSAGE
 from ternmq_store.queues.read_request import FILTER_UNITS_MAX, ReadRequest, ReadResult, ReadStatus
-
-PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
 
 _REPORT_PAUSE_MS: Final = 5_000
 """Longest hold of a pull whose filter lets nothing pass: the pause between sweeps of held pulls."""

@@ -9,13 +9,11 @@ from typing import Any, Final, TypeVar
 import click
 
 from ternmq_model.arguments import fault_of_time_ms
+from ternmq_model.default_nameserver import DEFAULT_NAMESERVER, NAMESERVER_VARIABLE
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
 HEALTH_VARIABLE: Final = "TERNMQ_HEALTH"
-NAMESERVER_VARIABLE: Final = "TERNMQ_NAMESERVER"
-"""Variable of `ternmq_client.config`. That module is imported only by verbs that need it."""
 
 
 def _integer_of(bits: int) -> Callable[[object], int]:

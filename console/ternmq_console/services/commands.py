@@ -15,8 +15,9 @@ import click
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_console.cli.exit_codes import errors_as_exits, first_cause
-from ternmq_console.cli.options import HEALTH_VARIABLE, NAMESERVER_VARIABLE
+from ternmq_console.cli.options import HEALTH_VARIABLE
 from ternmq_console.cli.output import print_lines
+from ternmq_model.default_nameserver import NAMESERVER_VARIABLE
 from ternmq_model.errors import CannotListen, SettingsError, TernError
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer

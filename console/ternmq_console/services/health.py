@@ -8,9 +8,10 @@ import click
 from click.core import ParameterSource
 
 from ternmq_console.cli.exit_codes import UNREACHABLE, errors_as_exits
-from ternmq_console.cli.options import DEFAULT_NAMESERVER, HEALTH_VARIABLE, seconds
+from ternmq_console.cli.options import HEALTH_VARIABLE, seconds
 from ternmq_console.cli.output import print_line
 from ternmq_model.address import Address, parse_address
+from ternmq_model.default_nameserver import DEFAULT_NAMESERVER
 from ternmq_model.errors import ConfigError
 from ternmq_remoting import local_health
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ternmq_consumer.scan.range_batches import MeasuredRange, RangeToMeasure
-from ternmq_consumer.scan.range_reader import ScanClient, connected, given_up_when_broken
+from ternmq_consumer.scan.range_reader import ScanClient, connection_for, given_up_when_broken
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.service_methods import MEASURE_QUEUES
 
@@ -43,7 +43,7 @@ async def measure(client: ScanClient, ranges: Sequence[RangeToMeasure]) -> list[
 
 async def _ask(client: ScanClient, ranges: list[RangeToMeasure]) -> list[MeasuredRange]:
     broker_name = ranges[0].queue.broker_name
-    connection = await connected(client, ranges[0].queue)
+    connection = await connection_for(client, ranges[0].queue)
     request = admin.MeasureQueuesRequest(
         stretches=[
             admin.QueueStretch(

@@ -100,7 +100,7 @@ class RangeReader(ABC, Generic[BatchT]):
         while True:
             reached = self.next_offset
             try:
-                connection = await connected(client, queue, was_there=was_there)
+                connection = await connection_for(client, queue, was_there=was_there)
                 was_there = True
                 with (
                     given_up_when_broken(client, queue.broker_name, connection),
@@ -173,7 +173,7 @@ class RangeReader(ABC, Generic[BatchT]):
         )
 
 
-async def connected(
+async def connection_for(
     client: ScanClient, queue: MessageQueue, *, was_there: bool = False
 ) -> Connection:
     """Return the connection over which a queue can be read now.

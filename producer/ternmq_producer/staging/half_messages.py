@@ -81,11 +81,11 @@ class HalfMessages(Sequence[HalfMessage]):
     def __getitem__(self, index: int | slice) -> HalfMessage | list[HalfMessage]:
         if isinstance(index, slice):
             suffix = self._suffix
-            return [half_message(message, suffix) for message in self._messages[index]]
-        return half_message(self._messages[index], self._suffix)
+            return [staged_half_message(message, suffix) for message in self._messages[index]]
+        return staged_half_message(self._messages[index], self._suffix)
 
 
-def half_message(message: Message, suffix: bytes) -> HalfMessage:
+def staged_half_message(message: Message, suffix: bytes) -> HalfMessage:
     """Return the half message of `message`, without checks."""
     return HalfMessage(
         message.topic,

@@ -32,7 +32,7 @@ class TransactionEnd:
     deadline_ms: int
     """Monotonic."""
 
-    maybe_told: bool = False
+    maybe_sent: bool = False
     """True once the end was written to a stream whose answer never came."""
 
 
@@ -119,7 +119,7 @@ class EndLink:
         again: list[TransactionEnd] = list(batch)
         try:
             for end in batch:
-                end.maybe_told = True
+                end.maybe_sent = True
             reply = await stream.exchange(request)
             if len(reply.outcomes) != len(batch):
                 raise ConnectionLost(
@@ -164,7 +164,7 @@ class EndLink:
         error = RequestTimedOut(
             f"broker {self.broker_name}: the end was not confirmed in time{why}"
         )
-        error.may_have_happened = end.maybe_told
+        error.may_have_happened = end.maybe_sent
         _fail(end, error)
 
 

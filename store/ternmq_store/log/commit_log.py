@@ -275,8 +275,9 @@ class CommitLog:
             target[at : at + BLANK_BYTES] = blank
         if piece.last > piece.first:
             begin, end = _extent(piece, batch)
-            target[position + 8 : position + end - begin] = done[begin + 8 : end]
-            target[position : position + 8] = done[begin : begin + 8]
+            head_end = begin + BLANK_BYTES
+            target[position + BLANK_BYTES : position + end - begin] = done[head_end:end]
+            target[position : position + BLANK_BYTES] = done[begin:head_end]
 
     def make_space_for(self, length: int) -> None:
         """Make space for `extend` to append `length` bytes within one file.

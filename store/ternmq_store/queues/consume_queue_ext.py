@@ -31,8 +31,8 @@ from ternmq_store.queues.ext_units import (
     BitMapFilter,
     ExtUnit,
     encode_ext_unit,
+    ext_units_at,
     find_ext_unit,
-    units_in,
 )
 
 CONSUME_QUEUE_EXT_FILE_BYTES: Final = 48 << 20
@@ -161,7 +161,7 @@ class ExtSource(ExtLookup):
                 data = file.read(begin, end - begin)
                 rows = rows[positions[rows] + kind.itemsize <= begin + len(data)]
                 if len(rows):
-                    found[rows] = units_in(memoryview(data), positions[rows] - begin, kind)
+                    found[rows] = ext_units_at(memoryview(data), positions[rows] - begin, kind)
         return found
 
 
@@ -243,7 +243,7 @@ class ConsumeQueueExt(AppendedFiles, ExtLookup):
         for file in self.files.files:
             inside = (offsets >= file.base) & (offsets <= file.end - kind.itemsize)
             if inside.any():
-                yield rows[inside], units_in(file.view, offsets[inside] - file.base, kind)
+                yield rows[inside], ext_units_at(file.view, offsets[inside] - file.base, kind)
 
     def cut_behind(self, address: int | None) -> None:
         """Cut the units behind the one at `address`, and wipe their bytes.

@@ -60,7 +60,7 @@ def find_ext_unit(data: bytes | memoryview, position: int) -> ExtUnit | None:
     return ExtUnit(tag_code, stored_at_ms, bytes(data[begin:end]))
 
 
-def units_in(view: memoryview, positions: Ints, kind: "np.dtype[np.void]") -> NDArray[np.void]:
+def ext_units_at(view: memoryview, positions: Ints, kind: "np.dtype[np.void]") -> NDArray[np.void]:
     """Return copies of the units at `positions`, each of the layout `kind`, all within `view`."""
     window: NDArray[np.void] = np.ndarray(
         (len(view) - kind.itemsize + 1,), np.dtype((np.void, kind.itemsize)), view, strides=(1,)

@@ -7,13 +7,12 @@ from random import Random
 import pytest
 
 from ternmq_client.config import (
-    NAMESERVER_DEFAULT,
-    NAMESERVER_VARIABLE,
     ClientConfig,
     nameserver_texts,
     resolve_client,
 )
 from ternmq_model.address import Address
+from ternmq_model.default_nameserver import DEFAULT_NAMESERVER, NAMESERVER_VARIABLE
 from ternmq_model.errors import ConfigError
 from tools.project import ROOT
 
@@ -29,7 +28,7 @@ def test_environment_names_the_nameservers_by_default(
     assert ClientConfig().addresses() == (Address("a", 1), Address("b", 2))
     assert ClientConfig(nameservers=("c:3",)).addresses() == (Address("c", 3),)
     monkeypatch.setenv(NAMESERVER_VARIABLE, "")
-    assert ClientConfig().nameservers == (NAMESERVER_DEFAULT,)
+    assert ClientConfig().nameservers == (DEFAULT_NAMESERVER,)
 
 
 def test_nameservers_are_read_in_every_usual_form() -> None:

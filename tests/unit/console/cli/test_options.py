@@ -4,7 +4,6 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ternmq_client import config
 from ternmq_console.cli.admin_query import time_text
 from ternmq_console.cli.options import (
     INT32,
@@ -15,6 +14,7 @@ from ternmq_console.cli.options import (
     time_ms,
 )
 from ternmq_console.main import ternmq
+from ternmq_model.default_nameserver import DEFAULT_NAMESERVER, NAMESERVER_VARIABLE
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_environment_names_the_nameserver_of_a_command(
     def verb(nameserver: str) -> None:
         asked.append(nameserver)
 
-    monkeypatch.setenv(config.NAMESERVER_VARIABLE, "ns-1:9876,ns-2:9876")
+    monkeypatch.setenv(NAMESERVER_VARIABLE, "ns-1:9876,ns-2:9876")
     CliRunner().invoke(verb)
     CliRunner().invoke(verb, ["--nameserver", "other:1"])
-    monkeypatch.delenv(config.NAMESERVER_VARIABLE)
+    monkeypatch.delenv(NAMESERVER_VARIABLE)
     CliRunner().invoke(verb)
-    assert asked == ["ns-1:9876,ns-2:9876", "other:1", config.NAMESERVER_DEFAULT]
+    assert asked == ["ns-1:9876,ns-2:9876", "other:1", DEFAULT_NAMESERVER]
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "-1", "0", "0.09", "60.1", "x", ""])
