@@ -175,6 +175,15 @@ OFFSETS_BYTES: Final = _PHYSICAL_OFFSET_AT + _LONG.size
 read_start: Final[Callable[[bytes | memoryview, int], tuple[int, int]]] = _START.unpack_from
 """Return total size and magic of the record at a position."""
 
+_IPV4_FIELDS: Final = struct.Struct(">iii16xqi32xiqi")
+assert _IPV4_FIELDS.size == BODY_AT
+
+read_ipv4_fields: Final[
+    Callable[[bytes | memoryview], tuple[int, int, int, int, int, int, int, int]]
+] = _IPV4_FIELDS.unpack_from
+"""Return fields of a header with IPv4 hosts, faster than `read_header`: total size, magic, checksum
+of the body, physical offset, sys flag, reconsume times, prepared offset and length of the body."""
+
 pack_length: Final = _SHORT.pack
 """Return the bytes of the length of properties."""
 

@@ -12,6 +12,8 @@ from ternmq_model.record.format import (
     decode_record,
     encode_blank,
     encode_record,
+    read_header,
+    read_ipv4_fields,
 )
 from tests.support.records import BORN_HOST, STORE_HOST, record
 
@@ -53,6 +55,36 @@ def test_fields_lie_where_rocketmq_puts_them() -> None:
     assert data[84:93] == b"\0\0\0\5hello"
     assert data[93:100] == b"\x06TopicA"
     assert data[100:] == b"\x00\x07TAGS\x01t\x02"
+
+
+def test_fields_of_a_header_with_ipv4_hosts_equal_those_of_the_header() -> None:
+    data = encode_record(
+        topic=b"TopicA",
+        queue_id=3,
+        body=b"hello",
+        properties=b"",
+        born_at_ms=1,
+        born_host=BORN_HOST,
+        store_host=STORE_HOST,
+        flag=7,
+        sys_flag=8,
+        queue_offset=11,
+        physical_offset=4096,
+        stored_at_ms=13,
+        reconsume_times=2,
+        prepared_offset=17,
+    )
+    header = read_header(data)
+    assert read_ipv4_fields(data) == (
+        header.total_bytes,
+        header.magic,
+        header.body_crc,
+        header.physical_offset,
+        header.sys_flag,
+        header.reconsume_times,
+        header.prepared_offset,
+        header.body_bytes,
+    )
 
 
 @pytest.mark.parametrize("born", [BORN_HOST, bytes(16) + BORN_HOST[4:]])
