@@ -96,7 +96,7 @@ def test_unreadable_table_refuses_the_start_and_no_older_one_is_taken(tmp_path: 
     again.kill()
     line = again.log.read_text(encoding="utf-8").splitlines()[-1]
     assert f"{table} exists but cannot be read: Permission denied" in line
-    assert "let this user read it" in line
+    assert "make it readable for this user" in line
     assert sorted(config.iterdir()) == names
     table.chmod(0o600)
     with broker_in(tmp_path):

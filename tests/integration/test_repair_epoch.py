@@ -233,7 +233,7 @@ def test_directory_that_is_not_the_brokers_is_refused(site: Site) -> None:
         (("a", "--data", str(site.folder)), 3, "of no broker and no NameServer"),
         (("a", *of_other, "--epoch", "0"), 2, "x>=1"),
         (("a", *of_other), 2, "holds store"),
-        (("c", *of_other), 3, "nobody knows broker c"),
+        (("c", *of_other), 3, "no NameServer and no member knows broker c"),
         (("b", *of_other, "--cluster", "C"), 3, "of cluster C"),
         (("a", "--data", str(site.data("one"))), 1, "in use"),
     ]

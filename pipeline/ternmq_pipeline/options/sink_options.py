@@ -89,7 +89,7 @@ def written_topic(option: str, topic: str) -> str:
     """
     checked_topic(option, topic, include_system=True)
     if is_send_forbidden(topic) or topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
-        raise ConfigError(option, topic, "brokers alone write to this topic")
+        raise ConfigError(option, topic, "only brokers may write to this topic")
     return topic
 
 

@@ -72,7 +72,9 @@ def test_instance_is_named_by_any_kind_of_string() -> None:
 
 
 def test_two_answers_to_where_the_nameservers_are_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"nameserver='b:2': client.nameservers=\('a:1',\) names"):
+    with pytest.raises(
+        ConfigError, match=r"nameserver='b:2': client.nameservers=\('a:1',\) has other"
+    ):
         resolve_client("b:2", ClientConfig(nameservers=("a:1",)))
 
 

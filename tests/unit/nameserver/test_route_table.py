@@ -155,7 +155,7 @@ def test_epoch_far_above_the_highest_known_is_refused(registration: BrokerRegist
     table = table_with(master(epoch=3))
     for known in (0, 10_000):
         far = replace(registration, epoch=max(known, 3) + EPOCH_STEP_MAX + 1)
-        with pytest.raises(InvalidParameter, match=r"above .* that is known.*repair-epoch"):
+        with pytest.raises(InvalidParameter, match=r"above .* the highest known.*repair-epoch"):
             table.register(far, now_ms=1, highest_epoch=known)
     table.register(replace(registration, epoch=3 + EPOCH_STEP_MAX), now_ms=1)
 

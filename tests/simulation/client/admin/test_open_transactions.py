@@ -203,7 +203,7 @@ def test_broker_that_goes_away_in_a_roll_back_is_named_with_what_it_told() -> No
                 if len(told) == 1:
                     cluster.kill("a")
 
-            named = r"broker a told of \d+ rolled back before; to repeat"
+            named = r"broker a reported \d+ rolled back before; repeating"
             with pytest.raises(TernError, match=named):
                 await admin.roll_back_staged("q/7", progress=progress)
             assert told[0].rolled_back > 0

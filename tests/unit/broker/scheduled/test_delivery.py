@@ -145,10 +145,10 @@ def test_delayed_record_gets_its_real_place_back() -> None:
 @pytest.mark.parametrize(
     ("properties", "reason"),
     [
-        ({}, "names no queue"),
-        ({"REAL_TOPIC": "A"}, "names no queue"),
-        ({"REAL_TOPIC": "A", "REAL_QID": "-1"}, "names no queue"),
-        ({"REAL_TOPIC": "A", "REAL_QID": "³"}, "names no queue"),
+        ({}, "name no queue"),
+        ({"REAL_TOPIC": "A"}, "name no queue"),
+        ({"REAL_TOPIC": "A", "REAL_QID": "-1"}, "name no queue"),
+        ({"REAL_TOPIC": "A", "REAL_QID": "³"}, "name no queue"),
         ({"REAL_TOPIC": "Gone", "REAL_QID": "0"}, "deleted"),
         ({"REAL_TOPIC": "Empty", "REAL_QID": "0"}, "deleted"),
         ({"REAL_TOPIC": "RMQ_SYS_TRANS_HALF_TOPIC", "REAL_QID": "0"}, "belongs to the broker"),

@@ -68,11 +68,11 @@ def test_healthy_cluster_has_no_problems() -> None:
         ),
         (
             [master(), slave(is_connected=False, problem="another store")],
-            "a (id 1) follows nobody: another store",
+            "a (id 1) follows no master: another store",
         ),
         (
             [master(), slave(is_connected=False)],
-            "a (id 1) follows nobody: its master is not found",
+            "a (id 1) follows no master: its master is not found",
         ),
         (
             [master(), slave(lag_bytes=1 << 30, lag_ms=4_000)],

@@ -117,7 +117,7 @@ def test_directory_of_another_store_is_refused() -> None:
 
 def test_directory_that_does_not_tell_the_cluster_of_the_members_is_refused() -> None:
     there = replace(found(view(0, 1)), cluster="X")
-    with pytest.raises(UsageError, match="say --cluster X"):
+    with pytest.raises(UsageError, match="add --cluster X"):
         check_directory(there, replace(NAMES, cluster=None), "a", is_given=False)
     check_directory(there, replace(NAMES, cluster="X"), "a", is_given=False)
 
@@ -128,7 +128,7 @@ def test_broker_that_nobody_knows_is_refused() -> None:
         (NAMES, True, None),
         (directory(), False, 0),
     ):
-        with pytest.raises(RefusedError, match="nobody knows broker a of cluster c"):
+        with pytest.raises(RefusedError, match="no member knows broker a of cluster c"):
             check_directory(found(remembered=(view(1),), kept=kept), of, "a", is_given=is_told)
     known = directory(is_nameserver=True, is_known=True)
     for of, is_told, there in (

@@ -72,7 +72,9 @@ def test_writing_rpcs_are_refused_at_a_slave() -> None:
 )
 def test_refusal_names_the_slave_and_may_be_retried_elsewhere(handler: Handler) -> None:
     (refusing,) = ruled(handler)
-    with pytest.raises(RefusedError, match=r"broker a \(id 1\) is a slave: its master") as refused:
+    with pytest.raises(
+        RefusedError, match=r"broker a \(id 1\) is a slave: only its master"
+    ) as refused:
         asyncio.run(call(refusing))
     assert refused.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert refused.value.retryable
