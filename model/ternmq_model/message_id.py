@@ -105,6 +105,13 @@ def host_bytes(address: Address) -> bytes:
     return ip_address(address.host).packed + _PORT.pack(address.port)
 
 
+def ip_bytes(host: bytes) -> bytes:
+    """Return the IP address in the host bytes of a record, without the port."""
+    return host[: -_PORT.size]
+
+
 def host_text(host: bytes) -> str:
     """Return the host bytes of a record as `address:port`."""
-    return str(Address(str(ip_address(host[:-4])), _PORT.unpack_from(host, len(host) - 4)[0]))
+    return str(
+        Address(str(ip_address(ip_bytes(host))), _PORT.unpack_from(host, len(host) - _PORT.size)[0])
+    )

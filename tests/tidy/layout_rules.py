@@ -12,6 +12,7 @@ HOMES: Final[Mapping[str, str]] = {
     "model/ternmq_model/bloom_filter.py": "bit maps of filters, and their hash",
     "model/ternmq_model/index_keys.py": "hashes of keys, over UTF-16 as in Java",
     "model/ternmq_model/message_id.py": "message ids",
+    "model/ternmq_model/record/encoder.py": "headers of a producer's records",
     "model/ternmq_model/record/format.py": "records, one by one",
     "model/ternmq_model/record/header_arrays.py": "headers of many records at once",
     "store/ternmq_store/log/checkpoint.py": "the checkpoint of a store",
@@ -22,6 +23,7 @@ HOMES: Final[Mapping[str, str]] = {
     "store/ternmq_store/disk/directory_lock.py": "the kernel's flock structure",
     "store/ternmq_store/columns/slices.py": "offsets of an Arrow array, in native order",
     "broker/ternmq_broker/scheduled/timer_wheel.py": "keys of waiting messages, in memory",
+    "broker/ternmq_broker/statistics/counters.py": "rows of counters, in memory",
     "broker/ternmq_broker/state/timer_log.py": "RocketMQ's timer log",
     "broker/ternmq_broker/state/timer_checkpoint.py": "RocketMQ's timer checkpoint",
     "remoting/ternmq_remoting/local_health.py": "the kernel's credentials of a peer",
@@ -33,8 +35,19 @@ HOMES: Final[Mapping[str, str]] = {
 }
 """Modules and the layouts that they read and write; every other module calls their functions."""
 
-BYTE_ORDER: Final = re.compile(r"[<>][a-zA-Z]\d")
+CODECS: Final = frozenset({"array", "struct"})
+"""Modules of the standard library that turn bytes into numbers."""
+
+BYTE_ORDER: Final = re.compile(r"[<>=!][a-zA-Z]\d*")
 """A type of numpy with its byte order, such as ">i8"."""
+
+DECODERS: Final = frozenset(
+    {"byteswap", "iter_unpack", "newbyteorder", "pack_into", "unpack", "unpack_from"}
+)
+"""Methods that take bytes apart or put them together."""
+
+EXCERPT_MIN: Final = 100
+"""Characters from which a constant end is that of an excerpt of a text: no layout has it."""
 
 
 def layouts_stay_home(source: Source) -> Iterator[Violation]:
@@ -43,29 +56,82 @@ def layouts_stay_home(source: Source) -> Iterator[Violation]:
         return
     rule = "only a module of HOMES in tests/tidy/layout_rules.py knows a layout"
     for node, module in source.imports:
-        if module.split(".")[0] == "struct":
-            yield source.at(node, f"{rule}: struct")
-    for call in source.nodes(ast.Call):
-        match call.func:
+        if (top := module.split(".")[0]) in CODECS:
+            yield source.at(node, f"{rule}: {top}")
+    for name in source.nodes(ast.Attribute):
+        match name:
             case ast.Attribute(ast.Name("int"), "from_bytes"):
-                yield source.at(call, f"{rule}: int.from_bytes")
-            case ast.Attribute(_, "to_bytes") if call.args:
-                yield source.at(call, f"{rule}: to_bytes")
-            case ast.Attribute(_, "frombuffer") if not _is_of_bytes(call):
-                yield source.at(call, f"{rule}: frombuffer of other items than bytes")
+                yield source.at(name, f"{rule}: int.from_bytes")
+            case _ if name.attr in DECODERS:
+                yield source.at(name, f"{rule}: {name.attr}")
             case _:
                 pass
+    for call in source.nodes(ast.Call):
+        if said := _fault_of_call(call):
+            yield source.at(call, f"{rule}: {said}")
     for constant in source.nodes(ast.Constant):
         if isinstance(constant.value, str) and BYTE_ORDER.fullmatch(constant.value):
             yield source.at(constant, f"{rule}: {constant.value}")
+    # Excerpts of texts in messages: `f"{text[:40]!r}"`.
+    excerpts = {part for text in source.nodes(ast.FormattedValue) for part in ast.walk(text.value)}
     for part in source.nodes(ast.Subscript):
-        match part.slice:
-            case ast.Slice(None | ast.Constant(0), ast.Constant(4 | 8 as end)):
-                yield source.at(part, f"{rule}: bytes 0 to {end}")
-            case ast.Slice(ast.Constant(int(begin)), ast.Constant(int(end))) if 0 < begin < end - 1:
-                yield source.at(part, f"{rule}: bytes {begin} to {end}")
-            case _:
-                pass
+        if isinstance(part.slice, ast.Slice):
+            bounds = part.slice.lower, part.slice.upper
+            is_excerpt = bounds[0] is None and part in excerpts
+            if any(map(_is_at_a_number, bounds)) or (_is_of_numbers(*bounds) and not is_excerpt):
+                yield source.at(part, f"{rule}: [{ast.unparse(part.slice)}]")
+
+
+def _fault_of_call(call: ast.Call) -> str:
+    """Return the part of a layout that a call knows; empty = none."""
+    match call.func:
+        case ast.Attribute(_, "to_bytes") if call.args or call.keywords:
+            return "to_bytes"
+        case ast.Attribute(_, "frombuffer" | "fromfile" | "fromstring") if not _is_of_bytes(call):
+            return "frombuffer of other items than bytes"
+        case ast.Attribute(_, "pack") if len(call.args) > 1 or _has_star(call):
+            return "pack of many fields"
+        case ast.Attribute(_, "cast") if len(call.args) == 1:
+            kind = call.args[0]
+            return "cast to numbers" if isinstance(kind, ast.Constant) else ""
+        case ast.Name("slice") if len(call.args) > 1 and _is_of_numbers(*call.args[:2]):
+            return ast.unparse(call)
+        case _:
+            return ""
+
+
+def _has_star(call: ast.Call) -> bool:
+    return any(isinstance(each, ast.Starred) for each in call.args)
+
+
+def _is_at_a_number(bound: ast.expr | None) -> bool:
+    """Return whether a bound lies at least 2 behind or before another position: `at + 8`."""
+    match bound:
+        case ast.BinOp(left, ast.Add() | ast.Sub(), right):
+            return any((_number(each) or 0) > 1 or _is_at_a_number(each) for each in (left, right))
+        case _:
+            return False
+
+
+def _is_of_numbers(lower: ast.expr | None, upper: ast.expr | None) -> bool:
+    """Return whether two bounds are constants of a layout, not of the ends of a list or text."""
+    begin, end = _number(lower) or 0, _number(upper)
+    if begin > 2 or min(begin, end or 0) < -3:
+        return True
+    if end is None or begin < 0:
+        return False
+    return end > begin + 1 if begin else 3 < end < EXCERPT_MIN
+
+
+def _number(bound: ast.expr | None) -> int | None:
+    """Return the number that `bound` is; None when it is something else."""
+    match bound:
+        case ast.Constant(int(number)):
+            return number
+        case ast.UnaryOp(ast.USub(), ast.Constant(int(number))):
+            return -number
+        case _:
+            return None
 
 
 def _is_of_bytes(call: ast.Call) -> bool:

@@ -10,7 +10,7 @@ from ternmq_broker.storage.record_addresses import born_host_bytes
 from ternmq_model import properties as names
 from ternmq_model.arrays import pack_int32s
 from ternmq_model.errors import IllegalMessage, invalid, refusal
-from ternmq_model.message_id import UniqueKeys, offset_message_id
+from ternmq_model.message_id import UniqueKeys, ip_bytes, offset_message_id
 from ternmq_model.names import AUTO_CREATE_TOPIC, check_topic
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import check_property, encode_properties
@@ -184,6 +184,6 @@ class SendService:
         if self._unique_keys is None:
             drawn = self._processor.random.getrandbits(48)
             self._unique_keys = UniqueKeys(
-                address=sender.store_host[:-4], process_id=drawn >> 32, salt=drawn
+                address=ip_bytes(sender.store_host), process_id=drawn >> 32, salt=drawn
             )
         return self._unique_keys.next(self._processor.clock.wall_ms()).decode()

@@ -18,6 +18,7 @@ _PLAIN: Final = re.compile(
     r'"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null'
 )
 _BLANKS: Final = re.compile(r"[ \t\r\n]*")
+_EXCERPT_CHARACTERS: Final = 20
 
 
 def parse_json(text: str) -> dict[str, Any]:
@@ -53,7 +54,7 @@ class _FastjsonParser:
         return value
 
     def _error(self, expected: str) -> ValueError:
-        found = self._text[self._at : self._at + 20]
+        found = self._text[self._at : self._at + _EXCERPT_CHARACTERS]
         return ValueError(f"{expected} expected at character {self._at}, found {found!r}")
 
     def _skip(self) -> str:

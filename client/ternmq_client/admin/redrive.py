@@ -12,6 +12,7 @@ from ternmq_model.record.format import FLAG_COMPRESSION_MASK
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import messages_pb2 as messages
 
+_KEY_DIGITS: Final = 32
 _BROKERS: Final = frozenset({names.REGION, names.TRACE_ON, names.CLUSTER, names.WAIT})
 SPENT: Final = (
     names.BROKERS_OWN
@@ -79,7 +80,7 @@ def redrive_key(letter: DeadLetter) -> str:
     queue = message.queue
     source = (queue.topic, queue.broker_name, queue.queue_id, message.queue_offset)
     text = " ".join(map(str, (*source, message.stored_at_ms)))
-    return hashlib.sha256(text.encode()).hexdigest()[:32].upper()
+    return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS].upper()
 
 
 def target_topic(letter: DeadLetter, *, to_group: bool) -> str:

@@ -16,15 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.arrays import Bytes, Ints
+from ternmq_model.properties import CRC32
 from ternmq_model.record.format import CRC31_MASK, crc31
 
 CHECKSUM_BYTES: Final = 20
-RESERVED_CHECKSUM: Final = b"__CRC32#\x010000000000\x02"
+_DIGITS: Final = 10
+_NAME: Final = f"{CRC32}\x01".encode()
+RESERVED_CHECKSUM: Final = _NAME + b"0" * _DIGITS + b"\x02"
 """Property that reserves the space of the checksum."""
 
-_DIGITS: Final = 10
 _DIGITS_BEFORE_END: Final = _DIGITS + 1
-_NAME: Final = RESERVED_CHECKSUM[:9]
 _PAIR_END: Final = 2
 _POWERS: Final = 10 ** np.arange(_DIGITS, dtype=np.uint32)
 _ZERO: Final = ord("0")

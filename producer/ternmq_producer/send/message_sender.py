@@ -12,7 +12,7 @@ from ternmq_client.instance import ClientInstance
 from ternmq_model.arguments import is_kind
 from ternmq_model.errors import ClosedError, IllegalName, TernError
 from ternmq_model.message import Message, SendResult
-from ternmq_model.message_id import UniqueKeys
+from ternmq_model.message_id import UniqueKeys, ip_bytes
 from ternmq_model.names import check_topic, is_send_forbidden
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.batch.bulk import Bulk, BulkSlot, BulkSlots
@@ -123,7 +123,7 @@ class MessageSender:
         """
         if self._keys is None:
             self._keys = UniqueKeys(
-                address=born_host[:-4],
+                address=ip_bytes(born_host),
                 process_id=os.getpid(),
                 salt=self.client.env.random.getrandbits(32),
             )

@@ -204,7 +204,7 @@ def _is_ahead(own: OwnState, answer: Answer) -> bool:
         return False
     for index, epoch in enumerate(own.epochs):
         if epoch.number == answer.newest:
-            later = own.epochs[index + 1 : index + 2]
+            later = own.epochs[index + 1 :][:1]
             had_to = min([answer.log_end, *(each.start for each in later)])
             return had_to > own.log_end
     return False
