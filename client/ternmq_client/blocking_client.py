@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from functools import wraps
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
 from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, cast
 
@@ -228,7 +228,7 @@ class BlockingClient(Generic[ClientT]):
 
 
 def blocking(
-    verb: Callable[Concatenate[Any, P], Awaitable[T]],
+    verb: Callable[Concatenate[Any, P], Awaitable[T]], *, returns: object = None
 ) -> Callable[Concatenate[BlockingClient[Any], P], T]:
     """Return the blocking form of the async method `verb`.
 
@@ -237,12 +237,20 @@ def blocking(
 
     Args:
         verb: Function of the async client, such as a method of its class.
+        returns: Type of the awaited result in the signature, if `verb` is a plain function that
+            returns an awaitable. The signature of a coroutine function has that type already.
     """
+    if iscoroutinefunction(verb):
+        return _method(verb, verb)
 
     async def awaited(client: object, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await verb(client, *args, **kwargs)
 
-    return _method(verb, verb if iscoroutinefunction(verb) else awaited)
+    method = _method(verb, awaited)
+    # `inspect.signature` and `help` would show the awaitable of the wrapped function.
+    vars(method)["__signature__"] = signature(verb).replace(return_annotation=returns)
+    method.__annotations__ = {**verb.__annotations__, "return": returns}
+    return method
 
 
 def on_loop(

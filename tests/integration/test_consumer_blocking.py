@@ -1,5 +1,6 @@
 """The blocking pull consumer, over gRPC on this machine."""
 
+import inspect
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -43,6 +44,13 @@ def test_script_reads_a_topic_without_an_event_loop() -> None:
         assert consumer.poll(timeout_s=100)[0].queue_offset == 99
         with pytest.raises(TopicNotFound):
             consumer.queues("no_such")
+
+
+def test_seeks_of_a_blocking_consumer_show_no_awaitable() -> None:
+    consumer = BlockingPullConsumer
+    seeks = (consumer.seek, consumer.seek_to_begin, consumer.seek_to_end, consumer.seek_to_time)
+    for seek in seeks:
+        assert inspect.signature(seek).return_annotation is None
 
 
 def read(consumer: BlockingPullConsumer, count: int) -> list[int]:

@@ -188,9 +188,9 @@ class SeekingConsumer(ABC, Generic[T]):
         Raises:
             UsageError: A queue is not assigned. No position changes.
             ClosedError: The consumer is not open.
-            TransportError: A broker does not answer. No position changes. The await of the seek
-                raises the error, else a push consumer logs it and the next `poll` of a pull
-                consumer raises it.
+            TransportError: A broker does not answer. No position changes. The `await`, or the call
+                of a blocking consumer, raises the error. Without `await`, a push consumer logs the
+                error, and the next `poll` of a pull consumer raises it.
             RefusedError: A broker refuses the request, with the same effect.
         """
         sought = self._sought(queues)
@@ -203,8 +203,8 @@ class SeekingConsumer(ABC, Generic[T]):
     def seek_to_end(self, *queues: MessageQueue) -> Seek[T]:
         """Seek these queues, or all assigned ones, behind their newest message.
 
-        Await the seek before a send of messages that must be read. Result and errors are those of
-        `seek_to_begin`.
+        The seek must be complete before a send of messages that must be read: await the seek of an
+        async consumer first. Result and errors are those of `seek_to_begin`.
         """
         sought = self._sought(queues)
 

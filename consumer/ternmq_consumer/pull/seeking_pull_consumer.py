@@ -51,11 +51,12 @@ class SeekingPullConsumer(SeekingConsumer[None]):
 
         The broker corrects an offset outside the queue to the nearest one inside. The next commit
         stores the offset for the group, also a lower one. The seek is complete when the call
-        returns; awaiting the result is not needed.
+        returns, also without `await`.
 
         Raises:
             UsageError: The queue is not assigned, or the offset is negative.
-            RuntimeError: The caller is not on the event loop, for example another thread.
+            RuntimeError: An async consumer was called outside its event loop, for example by
+                another thread.
         """
         wanted = checked_offset(queue, offset)
         done = asyncio.get_running_loop().create_future()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Final, Protocol
 
+from ternmq_model.errors import TernError
 from ternmq_model.message import SendResult
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.batch.bulk import BulkSlot, BulkSlots
@@ -25,7 +26,7 @@ class ResultSink(Protocol):
         """Answer: stored."""
         ...
 
-    def set_exception(self, error: BaseException, /) -> None:
+    def set_exception(self, error: TernError, /) -> None:
         """Answer: not stored, or not known to be."""
         ...
 
@@ -86,7 +87,10 @@ class PendingSend:
 
 @dataclass(slots=True, eq=False)
 class PendingBatch:
-    """Messages of one topic on their way to one broker, as columns. Owned by the link they wait at.
+    """Messages of one topic on their way to brokers, as columns.
+
+    `by_broker` divides a batch for several brokers. A batch for one broker is owned by the link at
+    which it waits.
 
     Either a part of a `send_many`, in any queues and without an order, which may be split and is
     tried again message by message; or an atomic batch, in one queue, which stays together and

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from ternmq_client.routes.route_cache import RouteCache
+from ternmq_model.errors import TernError
 from ternmq_model.message import SendResult
 from ternmq_model.response_code import STORED_CODES, ResponseCode
 from ternmq_producer.batch.batcher import ProducerBatch
@@ -34,7 +35,7 @@ class FallbackSink:
         else:
             self._sink.set_result(result)
 
-    def set_exception(self, error: BaseException, /) -> None:
+    def set_exception(self, error: TernError, /) -> None:
         """Answer with the stored result; with `error` when there is none."""
         if self.result is None:
             self._sink.set_exception(error)

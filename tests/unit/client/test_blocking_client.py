@@ -46,6 +46,9 @@ class Client(AbstractAsyncContextManager["Client", None]):
             raise ValueError(number)
         return 2 * number
 
+    def halve(self, number: int) -> "asyncio.Future[int]":
+        return asyncio.ensure_future(self.double(number // 4))
+
     def total(self, numbers: Iterable[int], *, start: int = 0) -> int:
         """Return the sum of `numbers`."""
         assert asyncio.get_running_loop()
@@ -56,6 +59,7 @@ class Face(BlockingClient[Client]):
     """Its blocking face."""
 
     double = blocking(Client.double)
+    halve = blocking(Client.halve, returns=int)
     total = on_loop(Client.total)
 
 
@@ -72,6 +76,16 @@ def test_blocking_verb_has_the_signature_and_docstring_of_the_async_one() -> Non
     assert inspect.signature(Face.total) == inspect.signature(Client.total)
     assert Face.total.__doc__ == "Return the sum of `numbers`."
     assert Face.double.__name__ == "double"
+
+
+def test_blocking_verb_of_an_awaitable_shows_the_type_of_its_result() -> None:
+    assert inspect.signature(Face.double) == inspect.signature(Client.double)
+    shown = inspect.signature(Face.halve)
+    assert shown.return_annotation is Face.halve.__annotations__["return"] is int
+    assert shown.parameters == inspect.signature(Client.halve).parameters
+    assert Client.halve.__annotations__["return"] == "asyncio.Future[int]"
+    with Face(Client()) as face:
+        assert face.halve(8) == 4
 
 
 def test_iterator_argument_is_read_by_the_calling_thread() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from ternmq_model.errors import ConnectionLost
+from ternmq_model.errors import ConnectionLost, TernError
 from ternmq_model.message import SendResult
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.batch.batcher import Batcher, ProducerBatch
@@ -23,7 +23,7 @@ class Waiter:
     def set_result(self, result: SendResult, /) -> None:
         self.answers.append(result)
 
-    def set_exception(self, error: BaseException, /) -> None:
+    def set_exception(self, error: TernError, /) -> None:
         self.answers.append(error)
 
 
