@@ -1,6 +1,5 @@
 """Waits between the attempts of a retried call."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
@@ -37,8 +36,3 @@ class RetryPolicy:
     def delay_s(self, failures: int, random: Random) -> float:
         """Return the wait after `failures` in a row, s."""
         return random.uniform(0.0, self.ceiling_s(failures))
-
-    def delays_s(self, random: Random) -> Iterator[float]:
-        """Yield the wait before each attempt after the first."""
-        for failures in range(1, self.attempts_max):
-            yield self.delay_s(failures, random)

@@ -64,12 +64,6 @@ class BloomFilter:
         """Return the bit map of a number. Its lowest bit is the first one of the map."""
         return bits.to_bytes(self.bits // _BYTE_BITS, "little")
 
-    def may_hold(self, bit_map: bytes, positions: Iterable[int]) -> bool:
-        """Return whether all of these bits are set; True for a bit map of another length."""
-        return len(bit_map) != self.bits // _BYTE_BITS or all(
-            bit_map[position // _BYTE_BITS] >> position % _BYTE_BITS & 1 for position in positions
-        )
-
 
 def murmur3_128(data: bytes) -> tuple[int, int]:
     """Return the two halves of the MurmurHash3 of `data`, x64, 128 bits, with seed 0."""

@@ -117,10 +117,6 @@ class RecoveryReport:
     findings: Sequence[RecoveryFinding] = ()
     """Findings in the order of the recovery."""
 
-    def as_rows(self) -> Sequence[tuple[str, str, int, int, str]]:
-        """Return the rows of a table: action, file, offset, bytes and reason of every finding."""
-        return [(f.what.value, str(f.file), f.offset, f.length, f.reason) for f in self.findings]
-
 
 @dataclass(frozen=True, slots=True)
 class OpenedFiles:

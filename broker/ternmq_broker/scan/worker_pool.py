@@ -168,11 +168,6 @@ class ScanPool:
         self._is_open = True
         self.may_map = True
 
-    @property
-    def pids(self) -> list[int]:
-        """Ids of all processes."""
-        return sorted(one.child.pid for one in self._all())
-
     @asynccontextmanager
     async def process(self) -> AsyncGenerator[ScanProcess]:
         """Provide a process for one range, when a turn is free.

@@ -96,10 +96,10 @@ class Tables:
         self.versions_file = self._file(VERSIONS, lambda: versions.changes, versions.to_dict)
         # After a crash, later deliveries are searched for in the log. (RocketMQ saves every 10 s.)
         self.delays_file = self._file(DELAYS, lambda: delays.changes, delays.to_dict)
-        self.filters_file = self._file(
+        self._file(
             FILTERS, lambda: filters.changes, filters.to_dict, interval_s=_FILTERS_INTERVAL_S
         )
-        self.transactions_file = self._file(
+        self._file(
             TRANSACTIONS,
             lambda: scan_offset.offset,
             scan_offset.to_dict,

@@ -28,7 +28,6 @@ from ternmq_model.response_code import ResponseCode
 if TYPE_CHECKING:
     from ternmq_client.admin.descriptions import UnreachableBroker
 
-DONE: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
 NOT_FOUND: Final = 3

@@ -37,7 +37,6 @@ from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import OwnedTasks
 
 IMMUNITY_S: Final = 3600
-_PART: Final = 8192
 _ATTEMPTS_MAX: Final = 8
 """Attempts for one message, enough for a broker that is killed repeatedly."""
 

@@ -24,6 +24,10 @@ class Place:
         self.processes = MemoryProcesses(answer)
         self.pool = ScanPool(self.processes, VirtualClock(), processes_max=processes_max)
 
+    @property
+    def pids(self) -> list[int]:
+        return [child.pid for child in self.processes.living]
+
     async def tidy(self) -> None:
         await self.pool.job.step()
 
@@ -42,7 +46,7 @@ def test_process_serves_one_range_after_the_other() -> None:
         for _ in range(3):
             assert await place.scan() == [FrameKind.SCHEMA, *[FrameKind.BATCH] * 4, FrameKind.END]
         assert len(place.processes.children) == 1
-        assert place.pool.pids == [1]
+        assert place.pids == [1]
         assert not place.pool.job.woken.is_set()
 
     run_in_virtual_time(main())
@@ -96,9 +100,9 @@ def test_unstoppable_process_is_killed() -> None:
         place.processes.children[0].is_silent = True
         await place.tidy()
         await place.tidy()
-        assert place.pool.pids == []
+        assert place.pids == []
         assert len(await place.scan()) == 6
-        assert place.pool.pids == [2]
+        assert place.pids == [2]
 
     run_in_virtual_time(main())
 
@@ -112,7 +116,7 @@ def test_dying_process_ends_its_range_and_no_other() -> None:
         place.processes.children[1].kill()
         assert len(await place.scan()) == 6
         await place.tidy()
-        assert place.pool.pids == [3]
+        assert place.pids == [3]
 
     run_in_virtual_time(main())
 
@@ -210,10 +214,10 @@ def test_idle_processes_end_after_a_minute() -> None:
         await place.scan()
         await asyncio.sleep(IDLE_MS / 1000 - 1)
         await place.tidy()
-        assert place.pool.pids == [1]
+        assert place.pids == [1]
         await asyncio.sleep(1)
         await place.tidy()
-        assert place.pool.pids == []
+        assert place.pids == []
         assert not place.processes.living
 
     run_in_virtual_time(main())
@@ -232,7 +236,7 @@ def test_closed_pool_leaves_no_process_and_starts_none() -> None:
             await place.scan()
         await place.pool.close()
         await place.pool.close()
-        assert place.pool.pids == []
+        assert place.pids == []
         assert not place.processes.living
 
     run_in_virtual_time(main())

@@ -1,11 +1,8 @@
 """What recovery decides."""
 
-from pathlib import Path
-
 import pytest
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_store.opened_files import RecoveryAction, RecoveryFinding, RecoveryReport
 from ternmq_store.recovery.scan_rules import (
     FirstRecord,
     NextGood,
@@ -71,20 +68,3 @@ def test_range_written_by_this_store_needs_no_store_times() -> None:
             rules, offset(100), good, last_stored_at_ms=50, is_checksummed=is_checksummed
         )
         assert found == expected
-
-
-def test_report_has_a_row_for_each_finding() -> None:
-    finding = RecoveryFinding(RecoveryAction.CUT, Path("/store/commitlog/0"), 10, 20, "torn")
-    report = RecoveryReport(
-        was_clean=False,
-        log_files=1,
-        scanned_from=offset(0),
-        end=offset(10),
-        cut_bytes=20,
-        cut_reason="torn",
-        records_scanned=1,
-        queues=1,
-        queues_rebuilt=False,
-        findings=(finding,),
-    )
-    assert report.as_rows() == [("cut", "/store/commitlog/0", 10, 20, "torn")]
