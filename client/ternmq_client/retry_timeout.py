@@ -93,7 +93,7 @@ class RetryTimeout:
 
         Args:
             error: Error of the last attempt.
-            may_pass: True = the error is temporary, whatever its type.
+            may_pass: True = the error is temporary, for any type.
 
         Raises:
             TernError: `error` if it is not temporary; after the time limit a copy with its

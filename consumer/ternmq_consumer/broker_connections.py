@@ -9,7 +9,7 @@ class ReaderConnections(Protocol):
     """Connections for reading: a `ClientInstance`, or a class of a test."""
 
     async def reader(self, broker_name: str) -> Connection:
-        """Return the connection to a broker's master, or to a slave that stands in for it.
+        """Return the connection to a broker's master, or to a slave that replaces it.
 
         Raises:
             Unreachable: No member of the broker name answers.

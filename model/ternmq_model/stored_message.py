@@ -90,7 +90,7 @@ class StoredMessage:
 
     @property
     def readable_body(self) -> bytes:
-        """The body if it can be read, else as it lies on disk: for who only shows it."""
+        """The readable body, else the body as it is on disk; for display only."""
         try:
             return self.body
         except (CorruptBody, MissingPackage):

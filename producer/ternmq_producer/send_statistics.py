@@ -35,10 +35,10 @@ class SendStatistics:
     """Counters by broker name, sorted."""
 
     one_way_failures: int
-    """One-way messages that were not stored, or nobody knows."""
+    """One-way messages that were not stored, or whose result is unknown."""
 
     late_replies: int
-    """Replies to requests that nobody waited for any more."""
+    """Replies to requests without a waiting caller."""
 
     buffered_bytes: int
     """Memory that waiting and unanswered messages take."""

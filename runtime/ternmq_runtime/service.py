@@ -31,7 +31,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _SWITCH_INTERVAL_S: Final = 0.0005
-"""Interval after which a running thread gives way to a waiting one, s. A thread of the blocking
+"""Interval after which a running thread yields to a waiting one, s. A thread of the blocking
 pool waits for it twice in a sync. With Python's own 5 ms this is most of the time of a send while a
 reader's filter keeps the loop busy."""
 

@@ -146,7 +146,7 @@ class StoreConfig:
     setting, nor make `file_reserved_hours` less than it."""
 
     disk_clean_percent: int = 75
-    """Use of the disk from which expired files are deleted at once, whatever the hour; 50 to 85,
+    """Use of the disk from which expired files are deleted at once, at any hour; 50 to 85,
     and no more than `disk_force_percent`."""
 
     disk_force_percent: int = 85
@@ -155,7 +155,7 @@ class StoreConfig:
 
     disk_full_percent: int = 90
     """Use of the disk from which messages are refused until it is lower, and the oldest files
-    are deleted, whatever their age; 85 to 90."""
+    are deleted, regardless of age; 85 to 90."""
 
     read_memory_bytes_max: int = 262_144
     """Limit of bytes that one read returns from memory; a longer message goes alone. A pull is one

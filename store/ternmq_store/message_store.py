@@ -153,7 +153,7 @@ class MessageStore:
         Raises:
             ConfigError: The settings do not go with the flush mode.
             StoreLocked: Another process holds the directory.
-            StoreError: No store, a failed disk, or too many open files; a retry starts anew.
+            StoreError: No store, a failed disk, or too many open files; a retry is safe.
         """
         config.check_flush_mode(flush_mode)
         watched = FailStopFileSystem.over(files, root)

@@ -150,7 +150,7 @@ class StoreStatistics:
 
     @property
     def puts_failed(self) -> int:
-        """Batches that were not stored, whatever the reason."""
+        """Batches that were not stored, for any reason."""
         return self._begun - self.puts
 
     @property

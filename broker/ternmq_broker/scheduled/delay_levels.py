@@ -38,7 +38,7 @@ _UNSAVED_PAUSE_S: Final = 1.0
 
 
 class LevelDueTimes:
-    """Due times of one level, whatever happens to the clock. Owned by `DelayLevels`.
+    """Due times of one level, independent of steps of the clock. Owned by `DelayLevels`.
 
     A queue holds the due time of each message: its store time and the level's delay. Steps of the
     clock since then are added: a delay is a length of time. No message that was stored before the

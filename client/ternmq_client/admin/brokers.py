@@ -29,7 +29,7 @@ class BrokerAdmin(AdminCalls):
             return await self._call(connection, DESCRIBE_BROKER, admin.DescribeBrokerRequest())
 
     async def clean_store(self, broker_name: str) -> admin.CleanStoreReply:
-        """Delete a broker's expired messages now, whatever hour its settings name.
+        """Delete a broker's expired messages now, at any hour.
 
         Returns:
             The number of log files that were deleted, and the log's first offset.

@@ -1,1 +1,1 @@
-"""Routes of topics, as NameServers tell them and as a client keeps them."""
+"""Routes of topics, as NameServers return them and clients cache them."""

@@ -177,7 +177,7 @@ class SeekingConsumer(ABC, Generic[T]):
 
     @abstractmethod
     def _fail(self, error: TernError) -> None:
-        """Report the error of a seek that nobody awaits."""
+        """Report the error of a seek that no caller awaits."""
 
     def seek_to_begin(self, *queues: MessageQueue) -> Seek[T]:
         """Seek these queues, or all assigned ones, to their oldest message.

@@ -70,7 +70,7 @@ class PullAssignment:
 
         self._starting: frozenset[MessageQueue] = frozenset()
         self._pending_resets: list[tuple[MessageQueue, QueueOffset, int]] = []
-        """Resets of queues that start, told by brokers before the queues were kept."""
+        """Resets of queues that start, reported by brokers before the queues were assigned."""
 
     @property
     def queues(self) -> list[MessageQueue]:

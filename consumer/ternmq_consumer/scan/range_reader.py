@@ -46,7 +46,7 @@ class ScanClient(Protocol):
         ...
 
     async def reader(self, broker_name: str) -> Connection:
-        """Return the connection to a broker's master, or to a slave that stands in for it."""
+        """Return the connection to a broker's master, or to a slave that replaces it."""
         ...
 
     def forget(self, broker_name: str, connection: Connection, broker_id: int = MASTER_ID) -> None:

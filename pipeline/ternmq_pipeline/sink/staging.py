@@ -121,7 +121,7 @@ def roll_back(stager: Stager, staged: StagedMessages, batch: BatchIdentity) -> N
             logger.warning("rows not rolled back, they had ended before or are gone rows=%d", over)
         if left:
             logger.warning(
-                "rows not rolled back; stagingTimeout rolls them back, or %r rows=%d error=%s",
+                "rows not rolled back; rolled back by stagingTimeout, or by %r rows=%d error=%s",
                 batch.rollback_command,
                 left,
                 error,

@@ -46,7 +46,7 @@ class Bulk:
         return self._unanswered
 
     def abandon(self) -> None:
-        """Record that the caller waits no more."""
+        """Record that the caller no longer waits."""
         self._unanswered = 0
 
     @property

@@ -1,8 +1,8 @@
 """Half messages that are staged in numbers, and committed or rolled back together.
 
-A batch job stages what it has to send, which nobody sees; whoever decides about the batch then ends
-all of it. Nobody is asked about staged messages: when their time is over, the broker rolls them
-back.
+A batch job stages its messages, which no consumer can see, and the owner of the batch commits or
+rolls back all of them. The broker asks no producer about staged messages: after their time it rolls
+them back.
 """
 
 from ternmq_producer.staging.blocking_staging_producer import (

@@ -79,7 +79,7 @@ class BitMapFilter(NamedTuple):
     another length may match, too."""
 
     begin: int
-    """Log offset before which every message may match, whatever its bit map."""
+    """Log offset before which every message may match, for any bit map."""
 
     @property
     def unit_type(self) -> "np.dtype[np.void]":

@@ -1,1 +1,1 @@
-"""Recovery of a store at its opening from whatever ended its last use."""
+"""Recovery of a store at its opening, after a stop, a crash or damage."""

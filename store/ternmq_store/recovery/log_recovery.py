@@ -85,7 +85,7 @@ def open_files(
 
     Raises:
         StoreError: The files are not those of one log; nothing was changed.
-        OSError: A file cannot be read or written; a retry starts anew.
+        OSError: A file cannot be read or written; a retry starts from the beginning.
     """
     return _Opening(files, root, config, now_ms=now_ms, serve_to=serve_to).run()
 

@@ -37,7 +37,7 @@ def hold_and_open(
 
     Raises:
         StoreLocked: Another process holds the directory.
-        StoreError: The store cannot be opened; a retry starts anew.
+        StoreError: The store cannot be opened; a retry starts from the beginning.
     """
     try:
         files.make_folder(root)

@@ -130,7 +130,7 @@ def truncate_log(
 
 
 def _ignore(_reason: str) -> None:
-    """Leave it to the opening to tell of notes that cannot be read."""
+    """Ignore notes that cannot be read; the opening reports them."""
 
 
 def _announce(files: FileSystem, root: Path, at: PhysicalOffset) -> Truncation:

@@ -17,7 +17,7 @@ class CopySearch:
     """Search for copies of failed messages in the store. Owns nothing.
 
     `SOURCE` in a copy names the failed record, and the version of its group's offset: a message
-    that is consumed again after a seek or a reset fails anew. Among 300,000 messages with keys, a
+    that is consumed again after a seek or a reset fails again. Among 300,000 messages with keys, a
     look-up costs 20 µs for a message without a copy, and 55 µs for a message with one.
     """
 

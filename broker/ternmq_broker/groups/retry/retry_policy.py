@@ -103,7 +103,7 @@ class FailedMessage:
     """Retries before this failure, as its member counted them; the record may count more."""
 
     version: int = 0
-    """Version of the group's offset in the queue. After a seek the same message fails anew."""
+    """Version of the group's offset in the queue. After a seek the same message fails again."""
 
 
 def why_not(record: Record, failure: FailedMessage) -> RefusedError | None:

@@ -45,7 +45,7 @@ class EpochClaims:
     def add(self, broker_id: int, host: str) -> None:
         """Record that slave `broker_id` claims a higher epoch, and poll soon.
 
-        All slaves of one host count as one, whatever their ids.
+        All slaves of one host count as one, for any ids.
         """
         if len(self._claims) < CLAIMS_MAX or host in self._claims:
             ids = self._claims.setdefault(host, set())

@@ -47,7 +47,7 @@ class StreamReport:
 
 
 class OffsetCommitter(Protocol):
-    """Tells brokers how far a group is: `BlockingClusterReader` does."""
+    """Committer of a group's progress, such as `BlockingClusterReader`."""
 
     def commit(self, group: str, offsets: Offsets) -> None:
         """Commit `offsets` for `group`."""

@@ -156,7 +156,7 @@ def test_time_is_kept_as_a_time_unless_past() -> None:
             "t",
             "row 11 .*column 'keys': its key number 1 is null",
         ),
-        ({"body": [b"x"], "topic": ["%RETRY%g"]}, None, "row 10 .*brokers alone"),
+        ({"body": [b"x"], "topic": ["%RETRY%g"]}, None, "row 10 .*only brokers"),
         ({"body": [b"x"], "delay": [-1]}, "t", "row 10 .*column 'delay': is -1"),
         ({"body": [b"x"], "delay": [3 * DAY_MS + 1]}, "t", "row 10 .*column 'delay': .*3 days"),
         (
