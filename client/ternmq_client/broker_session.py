@@ -239,7 +239,7 @@ class BrokerSession:
                     while self._sayings:
                         await stream.write(self._sayings.popleft())
                     await stream.write(self._heartbeat_data.heartbeat())
-            except TernError:  # the reader is told why
+            except TernError:  # the reader gets the reason
                 stream.cancel()
                 return
 

@@ -341,7 +341,7 @@ class _Opened:
 
     def member_to_ask(self, broker_name: str) -> int:
         members = self.members(broker_name)
-        # One that no NameServer tells of any more, or not yet again, may be there all the same.
+        # A broker that is in no route any more, or not yet again, may still run.
         members += [broker_id for name, broker_id in self.connections if name == broker_name]
         before = self.read_replicas.asked(broker_name)
         chosen = self.read_replicas.choose(broker_name, members)

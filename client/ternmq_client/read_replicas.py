@@ -49,7 +49,7 @@ class ReadReplicas:
         ids = set(members)
         away = self._away.get(broker_name, set())
         if ids and ids <= away:
-            # Nobody is left: whoever answers first will do, beginning with the master.
+            # No member is left: the first that answers is used, beginning with the master.
             away.clear()
         chosen = self._asked[broker_name] = member_to_ask(ids, away)
         return chosen

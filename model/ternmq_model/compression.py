@@ -155,7 +155,7 @@ def _unpack_zstd(body: bytes) -> bytes | None:
         )
         if len(plain) > DECOMPRESSED_BYTES_MAX:
             return plain
-        for _ in range(FRAMES_MAX):  # a reader does not tell that the end is missing
+        for _ in range(FRAMES_MAX):  # a reader does not report a missing end
             frame = unpacker.decompressobj()
             frame.decompress(body)
             if not frame.eof:

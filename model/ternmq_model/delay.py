@@ -78,7 +78,7 @@ def wheel_code(properties: Mapping[str, str], stored_at_ms: int) -> int | None:
         after = _integer(after_ms) if after_s is None else (_integer(after_s) or 0) * 1000
         asked_ms = stored_at_ms + (after or 0)
     elif TIMER_ENQUEUED_MS in properties:
-        asked_ms = due_ms + _FOREIGN_TICK_MS  # perhaps rounded down, and nobody knows from what
+        asked_ms = due_ms + _FOREIGN_TICK_MS  # may be rounded down from an unknown time
     due_ms = max(due_ms, min(tick_up(asked_ms), due_ms + _LATER_MS_MAX))
     return tick_up(due_ms) + (TIMER_CANCEL in properties)
 

@@ -124,9 +124,7 @@ def is_legal(check: Callable[[str], str], name: str) -> bool:
 
 
 def _check(kind: str, name: str, bytes_max: int) -> str:
-    if name.__class__ is not str and not is_kind(
-        name, str
-    ):  # whoever does not check types learns it here
+    if name.__class__ is not str and not is_kind(name, str):  # for callers without a type checker
         raise IllegalName(kind, name, "must be a string")
     if not name:
         raise IllegalName(kind, name, "must not be empty")

@@ -96,7 +96,7 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
             async with asyncio.timeout(None) as waiting:
 
                 def end(_: object) -> None:
-                    with contextlib.suppress(RuntimeError):  # nobody waits any more
+                    with contextlib.suppress(RuntimeError):  # no caller waits any more
                         waiting.reschedule(0)
 
                 self._call.add_done_callback(end)

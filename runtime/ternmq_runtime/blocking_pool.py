@@ -73,9 +73,9 @@ class BlockingPool:
                 result = function(*args, **kwargs)
             except StopIteration as error:  # no future can carry one
                 failure = RuntimeError(f"the function raised {error!r}")
-            except BaseException as error:  # the waiter gets it, whatever it is
+            except BaseException as error:  # the caller gets every exception
                 failure = error
-            with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            with suppress(RuntimeError):  # the loop is closed: no caller is left
                 loop.call_soon_threadsafe(self._deliver, waiter, result, failure)
 
         self._pending[waiter] = function
@@ -153,4 +153,4 @@ def name_of(function: Callable[..., Any]) -> str:
 def _work(calls: SimpleQueue[Callable[[], None] | None]) -> None:
     while (call := calls.get()) is not None:
         call()
-        del call  # it holds the arguments: let go of them before waiting for the next
+        del call  # it holds the arguments: release them before the wait for the next

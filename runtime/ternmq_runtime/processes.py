@@ -73,7 +73,7 @@ class PythonProcesses:
 
     def spawn(self, module: str) -> ChildProcess:
         """Run a module. See `Processes.spawn`."""
-        command = (sys.executable, "-P", "-m", module)  # nothing from where we happen to stand
+        command = (sys.executable, "-P", "-m", module)  # no module from the working directory
         pipe = subprocess.PIPE
         return _Child(subprocess.Popen(command, stdin=pipe, stdout=pipe, bufsize=0))
 

@@ -21,7 +21,7 @@ class _ShieldedCall:
     def __call__(self) -> None:
         try:
             self._function()
-        except BaseException as error:  # whatever it is, it is raised where the end is awaited
+        except BaseException as error:  # every exception is raised where the end is awaited
             self.error = error
         finally:
             self._ended.set()

@@ -71,7 +71,7 @@ def _coroutine_of(
     """
     try:
         asyncio.get_running_loop()
-    except RuntimeError:  # none runs, as it should be
+    except RuntimeError:  # no loop runs, as required
         pass
     else:
         if inspect.iscoroutine(main):

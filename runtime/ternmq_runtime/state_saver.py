@@ -125,7 +125,7 @@ class StateSaver(Generic[T]):
                 continue
             if error is not None:
                 future.set_exception(error)
-                future.exception()  # one that nobody awaits any more is no bug
+                future.exception()  # an error that no caller awaits is no bug
             elif awaited <= self._answered:
                 future.set_result(None)
             else:

@@ -135,7 +135,7 @@ async def query_epochs(
         if error.code != ResponseCode.BROKER_NOT_EXIST:
             raise
     except TransportError:
-        pass  # each NameServer's own row tells why
+        pass  # each NameServer's own row has the reason
     of = cluster or (named[0].data.cluster if named else "DefaultCluster")
     for text in members:
         view = await admin.member_at(parse_address(text, setting="--member"))
@@ -189,7 +189,7 @@ def check_directory(
         return
     is_member = not directory.is_nameserver
     if is_member and (is_given or all(each.problem for each in found.nameservers)):
-        return  # a directory does not tell whose it is
+        return  # a data directory of a member does not contain its broker name
     text = f"no NameServer and no member knows broker {broker} of cluster {found.cluster}"
     raise refusal(ResponseCode.BROKER_NOT_EXIST, text)
 

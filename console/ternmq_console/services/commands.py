@@ -93,7 +93,7 @@ def dev_sections(settings: LoadedSettings) -> tuple[NameServerConfig, BrokerConf
     if "broker.data" not in origins:
         broker = dataclasses.replace(broker, data=DEV_DATA / "broker")
     if "broker.force_master" not in origins:
-        # A broker without data must start, whatever epoch its NameServer has stored.
+        # A broker without data must start with any epoch that its NameServer has stored.
         broker = dataclasses.replace(broker, force_master=True)
     if "store.commit_log_file_bytes" not in origins:
         store = dataclasses.replace(store, commit_log_file_bytes=DEV_LOG_FILE_BYTES)

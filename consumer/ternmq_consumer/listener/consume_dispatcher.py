@@ -75,7 +75,7 @@ class ConsumeDispatcher:
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
                     self._wake_one()  # this call was to take it; now another one must
-                elif waiter in self._waiters:  # unless somebody who woke others passed over it
+                elif waiter in self._waiters:  # unless the caller that woke others skipped it
                     self._waiters.remove(waiter)
                 raise
         if self._ready or self._again:

@@ -188,7 +188,7 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
                 consumer is subscribed.
         """
         given: object = queues
-        if isinstance(given, str):  # whoever does not check types learns it here
+        if isinstance(given, str):  # for callers without a type checker
             raise UsageError(
                 f"assign takes queues, not a topic: assign(await consumer.queues({queues!r})), "
                 f"or subscribe({queues!r}) to share them"
@@ -422,7 +422,9 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
                     if not context.offsets.has_begun(queue):
                         raise Unreachable(f"{queue}: the group's start offset is not committed")
                     if fetched.position is None and self._queues.find(queue) is fetched:
-                        now_at = context.offsets.at(queue)  # somebody may have set it meanwhile
+                        now_at = context.offsets.at(
+                            queue
+                        )  # another client may have set it meanwhile
                         fetched.place(start if now_at is None else now_at)
             if self._queues.find(queue) is fetched and fetched and fetched.position is not None:
                 fetched.start(context.links, fetched.position)

@@ -85,7 +85,7 @@ def created_table(options: Mapping[str, str]) -> dict[str, str] | None:
     """
     is_of_table = "owner" in options or any(name.startswith(_OF_TABLE) for name in options)
     if "provider" not in options or not is_of_table:
-        return None  # of a read, `provider` is an option that somebody gave
+        return None  # of a read, `provider` is an option of the user
     if "location" in options:
         rule = "a table of topics has no path: leave LOCATION out"
         raise ConfigError("location", shown(options["location"]), rule)

@@ -219,7 +219,7 @@ class BrokerLink:
         try:
             connection = await self._client.broker(self.broker_name)
             stream: SendStream = connection.open(SEND_STREAM)
-        except ClosedError as error:  # somebody else found the connection broken just now
+        except ClosedError as error:  # another task found the connection broken just now
             self._broken_openings += 1
             return Unreachable(str(error))
         except TernError as error:

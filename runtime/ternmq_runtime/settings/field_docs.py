@@ -26,7 +26,7 @@ class DescribedFields:
         own = inspect.cleandoc(self._own)
         try:
             docs = field_docs(owner)
-        except (OSError, TypeError):  # no source is at hand
+        except (OSError, TypeError):  # the source is not available
             docs = {}
         if not docs:
             return own

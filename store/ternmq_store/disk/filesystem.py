@@ -217,7 +217,7 @@ class MapBudget:
     """
 
     def __init__(self) -> None:
-        # A set, because adding and discarding are each done at once, whatever the thread.
+        # A set, because adding and discarding are each done at once, in any thread.
         self._maps: set[int] = set()
 
     @property

@@ -291,7 +291,7 @@ class CommitLog:
             self.pool.check_space(length)
         end = self.end + length
         if self._unfilled < end and not isinstance(self._preparing, FillTask):
-            # Nobody but this copy waits for a sync of blocks that were only reserved.
+            # Only this copy waits for a sync of blocks that were only reserved.
             self._unfilled = PhysicalOffset(end + _FILL_LEAD_BYTES)
         self._file_for(self.end, length)
 

@@ -317,7 +317,7 @@ class LogSender:
             self._over.set_result(None)
         else:
             self._over.set_exception(error)
-            self._over.exception()  # when the handler is cancelled first, nobody else asks
+            self._over.exception()  # when the handler is cancelled first, no other task asks
 
     async def _ending(self, work: Awaitable[None]) -> None:
         try:

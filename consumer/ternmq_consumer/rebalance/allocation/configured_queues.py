@@ -25,7 +25,7 @@ class AllocateByConfiguration:
     def __init__(self, queues: Iterable[MessageQueue]) -> None:
         given: list[object] = list(queues)
         for each in given:
-            if not isinstance(each, MessageQueue):  # whoever does not check types learns it here
+            if not isinstance(each, MessageQueue):  # for callers without a type checker
                 raise ConfigError("consumer.allocate.queues", each, "must be a MessageQueue")
         self._queues = frozenset(each for each in given if isinstance(each, MessageQueue))
 
