@@ -117,7 +117,7 @@ def test_client_with_broken_session_gets_no_locks_until_reopened() -> None:
             session.cancel()
             await asyncio.sleep(8)
             # Were it renewed now, its holder would trust it beyond the end of the Session.
-            with pytest.raises(BrokerBusy, match="Session of 'a@1' has broken"):
+            with pytest.raises(BrokerBusy, match="Session of 'a@1' is broken"):
                 await lock(client, "a@1", ("A", 0, token))
             await client.open_session("a@1", membership("G", "A"))
             assert await lock(client, "a@1", ("A", 0, token)) == {("A", 0): token}
