@@ -61,8 +61,9 @@ MESSAGE_TYPE: Final = "MSG_TYPE"
 CRC32: Final = "__CRC32#"
 
 KEY_SEPARATOR: Final = " "
-_NAME_END: Final = "\x01"
-_PAIR_END: Final = "\x02"
+NAME_END: Final = "\x01"
+PAIR_END: Final = "\x02"
+PAIR_END_BYTE: Final = PAIR_END.encode()
 
 RESERVED: Final = frozenset(
     {
@@ -165,6 +166,16 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
     return "".join([name + "\x01" + value + "\x02" for name, value in properties.items()]).encode()
 
 
+def encode_name(name: str) -> bytes:
+    """Return the bytes of a property up to its value."""
+    return (name + NAME_END).encode()
+
+
+def encode_pair(name: str, value: str) -> bytes:
+    """Return the bytes of one checked property."""
+    return (name + NAME_END + value + PAIR_END).encode()
+
+
 def decode_properties(data: bytes) -> dict[str, str]:
     """Return the pairs in `data` by RocketMQ's rules.
 
@@ -172,8 +183,8 @@ def decode_properties(data: bytes) -> dict[str, str]:
     contain 0x01. Bytes that are no UTF-8 are replaced.
     """
     properties: dict[str, str] = {}
-    for pair in data.decode("utf-8", "replace").split(_PAIR_END):
-        name, separator, value = pair.partition(_NAME_END)
+    for pair in data.decode("utf-8", "replace").split(PAIR_END):
+        name, separator, value = pair.partition(NAME_END)
         if separator and name and value:
             properties[name] = value
     return properties

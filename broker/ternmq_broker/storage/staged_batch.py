@@ -9,36 +9,37 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from ternmq_broker.storage.half_form import (
+    KEY_NAME,
+    TOPIC_FIELD,
+    encode_real_queue,
+    join_half_properties,
+    shared_part,
+)
 from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_broker.storage.system_topic_routing import SPARE_BYTES, RoutingRules, check_staged
 from ternmq_model.errors import RefusedError
 from ternmq_model.names import DEAD_LETTER_PREFIX, HALF_TOPIC, RETRY_PREFIX
 from ternmq_model.properties import (
     CHECK_IMMUNITY_S,
-    PRODUCER_GROUP,
-    REAL_QUEUE_ID,
-    REAL_TOPIC,
+    PAIR_END_BYTE,
     STAGED_FOR,
-    TRANSACTION_ID,
     TRANSACTION_PREPARED,
     UNIQUE_KEY,
     decode_properties,
+    encode_properties,
 )
 from ternmq_model.record.batch import RecordBatch, is_plain
 from ternmq_model.record.checksum import RESERVED_CHECKSUM
 from ternmq_model.record.fields import QueueRows, cut_out
-from ternmq_model.record.format import LENGTH_BYTES, PROPERTIES_BYTES_MAX, encode_topic
+from ternmq_model.record.format import LENGTH_BYTES, PROPERTIES_BYTES_MAX
 from ternmq_model.record.header_arrays import pack_lengths
 
 _ROWS_MIN: Final = 8
 """Fewer rows are faster rewritten one by one."""
 
-_TAIL: Final = f"\x02{TRANSACTION_PREPARED}\x01true\x02{PRODUCER_GROUP}\x01".encode()
-_KEY: Final = f"{UNIQUE_KEY}\x01".encode()
-_KEY_AGAIN: Final = b"\x02" + _KEY
+_KEY_AGAIN: Final = PAIR_END_BYTE + KEY_NAME
 _MARKS: Final = frozenset({TRANSACTION_PREPARED, STAGED_FOR})
-_TOPIC: Final = encode_topic(HALF_TOPIC.encode())
-_ID: Final = f"{TRANSACTION_ID}\x01".encode()
 
 
 class StagedBatch(NamedTuple):
@@ -69,7 +70,7 @@ def stage_rows(batch: RecordBatch, rules: RoutingRules) -> StagedBatch | None:
     joined = b"".join(leads)
     if len(joined) != sum(map(len, parts)) - len(tail) * len(parts):
         return None  # some parts have another end
-    has_one_key = (b"\x02" + joined).count(_KEY_AGAIN) == len(leads)
+    has_one_key = (PAIR_END_BYTE + joined).count(_KEY_AGAIN) == len(leads)
     if not is_plain(joined) or not has_one_key or not all(map(_begins_with_key, leads)):
         return None
     shared = _shared_properties(tail.removesuffix(RESERVED_CHECKSUM), rules)
@@ -79,17 +80,18 @@ def stage_rows(batch: RecordBatch, rules: RoutingRules) -> StagedBatch | None:
 def _common_tail(parts: list[bytes], *, is_checksummed: bool) -> bytes | None:
     """Return the common end of the first and the last of `parts`; None without one."""
     first, last = parts[0], parts[-1]
-    at = first.rfind(_TAIL)
-    if at < 0:
-        return None
-    tail = first[at + 1 :]
-    if tail.endswith(RESERVED_CHECKSUM) is not is_checksummed or not last.endswith(tail):
+    tail = shared_part(first)
+    if (
+        tail is None
+        or tail.endswith(RESERVED_CHECKSUM) is not is_checksummed
+        or not last.endswith(tail)
+    ):
         return None
     return tail
 
 
 def _begins_with_key(lead: bytes) -> bool:
-    return lead.startswith(_KEY)
+    return lead.startswith(KEY_NAME)
 
 
 class _TailProperties(NamedTuple):
@@ -102,12 +104,10 @@ class _TailProperties(NamedTuple):
 def _shared_properties(tail: bytes, rules: RoutingRules) -> _TailProperties | None:
     """Return the values that all records share; None when that is for the longer way."""
     pairs = decode_properties(tail)
-    if STAGED_FOR not in pairs or len(tail.split(b"\x02")) != len(pairs) + 1:
+    if STAGED_FOR not in pairs or len(tail.split(PAIR_END_BYTE)) != len(pairs) + 1:
         return None
     others = {name: value for name, value in pairs.items() if name not in _MARKS}
-    if UNIQUE_KEY in others or not is_plain(
-        "".join(f"{name}\x01{value}\x02" for name, value in others.items()).encode()
-    ):
+    if UNIQUE_KEY in others or not is_plain(encode_properties(others)):
         return None
     one = InternalRecord(
         topic="any",
@@ -130,17 +130,12 @@ def _rewritten(
 ) -> StagedBatch | None:
     count = len(leads)
     room = RESERVED_CHECKSUM if batch.is_checksummed else b""
-    bare = tail.removesuffix(room) + _ID
-    places: list[bytes] = [b""] * count
+    real_queues: list[bytes] = [b""] * count
     for topic, queue_id, rows in batch.queues:
-        place = f"\x02{REAL_TOPIC}\x01{topic}\x02{REAL_QUEUE_ID}\x01{queue_id}\x02".encode() + room
+        real_queue = encode_real_queue(topic, queue_id) + room
         for row in rows.tolist():
-            places[row] = place
-    begin = len(_KEY)
-    wholes = [
-        b"%b%b%b%b" % (lead, bare, lead[begin : lead.index(b"\x02")], place)
-        for lead, place in zip(leads, places, strict=True)
-    ]
+            real_queues[row] = real_queue
+    wholes = join_half_properties(leads, tail.removesuffix(room), real_queues)
     lengths = np.fromiter(map(len, wholes), dtype=np.int64, count=count)
     if int(lengths.max()) + SPARE_BYTES[HALF_TOPIC] > PROPERTIES_BYTES_MAX:
         return None
@@ -149,11 +144,11 @@ def _rewritten(
     data = b"".join(
         [
             part
-            for row in zip(fronts, repeat(_TOPIC), pack_lengths(lengths), wholes, strict=False)
+            for row in zip(fronts, repeat(TOPIC_FIELD), pack_lengths(lengths), wholes, strict=False)
             for part in row
         ]
     )
-    sizes = (bodies_end - batch.starts) + len(_TOPIC) + LENGTH_BYTES + lengths
+    sizes = (bodies_end - batch.starts) + len(TOPIC_FIELD) + LENGTH_BYTES + lengths
     starts = np.cumsum(sizes) - sizes
     headers = batch.headers.copy()
     headers["total_bytes"] = sizes

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from ternmq_broker.storage.half_form import CHECK_TIMES, FIRST_HALF
 from ternmq_broker.storage.internal_record import InternalRecord
 from ternmq_model import properties as names
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC
@@ -15,12 +16,8 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import decode_properties
 from ternmq_model.record.format import FLAG_COMMIT, FLAG_TRANSACTION_MASK, Record
 
-CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
-FIRST_HALF: Final = "TRAN_PREPARED_QUEUE_OFFSET"
 BEGAN: Final = "TRAN_BEGAN_MS"
 """Store time of the first half message, in copies by TernMQ. RocketMQ has no such property."""
-
-TRANSACTION_ID: Final = "__transactionId__"
 
 OP_TAG: Final = "d"
 """Tag of an op message that names half messages of ended transactions; RocketMQ knows no other."""
@@ -121,7 +118,7 @@ def read_half(
         first_queue_offset=header.queue_offset if first is None else QueueOffset(first),
         group=pairs.get(names.PRODUCER_GROUP, ""),
         message_id=key,
-        transaction_id=pairs.get(TRANSACTION_ID, key),
+        transaction_id=pairs.get(names.TRANSACTION_ID, key),
         topic=topic,
         queue_id=queue_id,
         checks=checks,

@@ -6,27 +6,20 @@ half message, plain or not, with the same results.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from ternmq_broker.transactions.half_codec import CHECK_TIMES, FIRST_HALF, TransactionIdentity
-from ternmq_model.arrays import Ints
-from ternmq_model.names import HALF_TOPIC
-from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.properties import (
-    CHECK_IMMUNITY_S,
-    IMMUNITY_S_MAX,
-    PRODUCER_GROUP,
-    REAL_QUEUE_ID,
-    REAL_TOPIC,
-    STAGED_FOR,
-    TRANSACTION_ID,
-    TRANSACTION_PREPARED,
-    UNIQUE_KEY,
-    decode_properties,
+from ternmq_broker.storage.half_form import (
+    TOPIC_FIELD,
+    find_half_properties,
+    parse_real_queue,
+    parse_staged_properties,
 )
+from ternmq_broker.transactions.half_codec import TransactionIdentity
+from ternmq_model.arrays import Ints
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.properties import DELAY, TIMER_PREFIX, encode_name
 from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.checksum import RESERVED_CHECKSUM, strip_checksum
 from ternmq_model.record.fields import queues_of, tag_codes_of
@@ -41,25 +34,12 @@ from ternmq_model.record.format import (
     encode_topic,
     pack_length,
     read_ipv4_fields,
-    read_length,
 )
 from ternmq_model.record.header_arrays import header_type, take_headers
 
-_TOPIC_FIELD: Final = encode_topic(HALF_TOPIC.encode())
-"""The topic of half messages behind its length, as it follows the body."""
-
-_BEGIN: Final = f"\x02{TRANSACTION_PREPARED}\x01true\x02{PRODUCER_GROUP}\x01".encode()
-_END: Final = f"\x02{TRANSACTION_ID}\x01".encode()
-_REAL: Final = f"\x02{REAL_TOPIC}\x01".encode()
-_COPIED: Final = f"\x02{FIRST_HALF}\x01".encode()
-_CHECKED: Final = f"\x02{CHECK_TIMES}\x01".encode()
 _IPV4: Final = header_type(0)
-_KEY: Final = f"{UNIQUE_KEY}\x01".encode()
-_REAL_TOPIC: Final = f"{REAL_TOPIC}\x01".encode()
-_REAL_QUEUE_ID: Final = f"{REAL_QUEUE_ID}\x01".encode()
-_DELAY: Final = b"DELAY\x01"
-_TIMER: Final = b"TIMER_"
-_DIGITS_MAX: Final = 9
+_DELAY: Final = encode_name(DELAY)
+_TIMER: Final = TIMER_PREFIX.encode()
 
 
 class StagedHalf(NamedTuple):
@@ -73,14 +53,6 @@ class StagedHalf(NamedTuple):
     staged_for: str
 
 
-class StagedProperties(NamedTuple):
-    """Properties that a producer gives to all half messages of a batch."""
-
-    group: str
-    immunity_ms: int
-    staged_for: str
-
-
 def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf | None]:
     """Return the contents of records of the half topic; None for one that `read_half` must read.
 
@@ -89,7 +61,7 @@ def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf
         starts: Position of each record in `data`.
         sizes: Length of each record, as its header has it.
     """
-    if not len(starts) or int(sizes.min()) < _IPV4.itemsize + len(_TOPIC_FIELD):
+    if not len(starts) or int(sizes.min()) < _IPV4.itemsize + len(TOPIC_FIELD):
         return [None] * len(starts)
     headers = take_headers(data, starts, _IPV4)
     begins = (starts + _IPV4.itemsize + headers["body_bytes"]).tolist()
@@ -111,55 +83,14 @@ def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf
     )
     found: list[StagedHalf | None] = []
     for is_good, begin, end, physical, number, stored_at_ms in columns:
-        properties = _encoded_properties(data, begin, end) if is_good else None
-        shared = None if properties is None else _staged_properties(properties)
+        properties = find_half_properties(data, begin, end) if is_good else None
+        shared = None if properties is None else parse_staged_properties(properties)
         found.append(
             None
             if shared is None
             else StagedHalf(PhysicalOffset(physical), QueueOffset(number), stored_at_ms, *shared)
         )
     return found
-
-
-def _encoded_properties(data: bytes, body_end: int, end: int) -> bytes | None:
-    """Return the encoded properties of a half message; None when it is not a sound one.
-
-    Args:
-        data: Bytes with the record.
-        body_end: End of the record's body, where the topic begins.
-        end: End of the record.
-    """
-    at = body_end + len(_TOPIC_FIELD) + LENGTH_BYTES
-    if at > end or not data.startswith(_TOPIC_FIELD, body_end):
-        return None
-    return data[at:end] if read_length(data, at) == end - at else None
-
-
-def _staged_properties(properties: bytes) -> StagedProperties | None:
-    """Return the shared properties of a staged half message; None when it is not plain."""
-    begin = properties.rfind(_BEGIN)
-    end = properties.find(_END, begin)
-    if (
-        begin < 0
-        or end < 0
-        or properties.find(_REAL, end) < 0
-        or _COPIED in properties
-        or _CHECKED in properties
-    ):
-        return None
-    return _parse_shared(properties[begin + 1 : end + 1])
-
-
-@lru_cache(maxsize=1024)
-def _parse_shared(shared: bytes) -> StagedProperties | None:
-    """Return the properties that a producer gives to all of a batch; None when not plain."""
-    pairs = decode_properties(shared)
-    immunity = pairs.get(CHECK_IMMUNITY_S, "")
-    if STAGED_FOR not in pairs or not (immunity.isascii() and immunity.isdigit()):
-        return None
-    if len(immunity) > len(str(IMMUNITY_S_MAX)) or int(immunity) > IMMUNITY_S_MAX:
-        return None
-    return StagedProperties(pairs[PRODUCER_GROUP], int(immunity) * 1000, pairs[STAGED_FOR])
 
 
 class PlainCommit(NamedTuple):
@@ -190,7 +121,7 @@ def plain_commit(data: bytes, identity: TransactionIdentity) -> PlainCommit | No
         data: Record of the half message.
         identity: Transaction to commit; the half message of another transaction is not plain.
     """
-    if len(data) < BODY_AT + len(_TOPIC_FIELD) + LENGTH_BYTES:
+    if len(data) < BODY_AT + len(TOPIC_FIELD) + LENGTH_BYTES:
         return None
     # Not a `RecordHeader`, which took a quarter of the time.
     fields = read_ipv4_fields(data)
@@ -204,13 +135,13 @@ def plain_commit(data: bytes, identity: TransactionIdentity) -> PlainCommit | No
         or prepared
         or reconsumed
         or body_bytes < 0
-        or (encoded := _encoded_properties(data, body_end, len(data))) is None
+        or (encoded := find_half_properties(data, body_end, len(data))) is None
         or crc31(memoryview(data)[BODY_AT:body_end]) != crc
     ):
         return None
     properties = strip_checksum(encoded)
-    shared = _staged_properties(properties)
-    names = _real_queue_of(properties)
+    shared = parse_staged_properties(properties)
+    names = parse_real_queue(properties)
     if shared is None or names is None or _DELAY in properties or _TIMER in properties:
         return None
     key, topic, queue_id = names
@@ -230,29 +161,6 @@ def plain_commit(data: bytes, identity: TransactionIdentity) -> PlainCommit | No
         data[:body_end],
         properties,
     )
-
-
-def _real_queue_of(properties: bytes) -> tuple[str, str, int] | None:
-    """Return id, topic and queue that end the properties of a half message; None when not so."""
-    end = properties.rfind(_END)
-    parts = properties[end + len(_END) :].split(b"\x02")
-    if end < 0 or len(parts) != 4 or parts[3]:
-        return None
-    key, topic, queue = parts[0], parts[1], parts[2]
-    number = queue.removeprefix(_REAL_QUEUE_ID)
-    name = topic.removeprefix(_REAL_TOPIC)
-    if (
-        not key
-        or not properties.startswith(_KEY + key + b"\x02")
-        or properties.count(_KEY) != 1
-        or len(name) == len(topic)
-        or len(number) == len(queue)
-        or not number.isdigit()
-        or len(number) > _DIGITS_MAX
-        or not (key + name).isascii()
-    ):
-        return None
-    return key.decode(), name.decode(), int(number)
 
 
 def commit_batch(commits: Sequence[PlainCommit], *, is_checksummed: bool) -> RecordBatch:
