@@ -1,7 +1,6 @@
 """The broker: one term after the other, each in the role of its state."""
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
@@ -21,8 +20,6 @@ from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, RealFileSystem
-
-logger = logging.getLogger(__name__)
 
 _QUICK_MS: Final = 1_000
 _PAUSE_S: Final = 0.2

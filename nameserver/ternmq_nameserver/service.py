@@ -142,7 +142,7 @@ class NameServerService:
 
     async def get_cluster(self, request: pb.GetClusterRequest, _call: Call) -> pb.GetClusterReply:
         """Return every broker, or those of one name."""
-        behind = names_of(request.page_token, 2)
+        behind = names_of(request.page_token)
         found = (
             broker_data_to_pb(data)
             for data in self._routes.clusters(request.broker_name)

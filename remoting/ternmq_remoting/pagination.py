@@ -79,16 +79,16 @@ def token_of(*names: str) -> str:
     return " ".join(names)
 
 
-def names_of(token: str, count: int) -> tuple[str, ...]:
-    """Return the names of the item before a page; empty names for the first page.
+def names_of(token: str) -> tuple[str, str]:
+    """Return the two names of the item before a page; empty names for the first page.
 
     Raises:
         InvalidParameter: The text is no token.
     """
-    names = token.split(" ", count - 1) if token else [""] * count
-    if len(names) != count:
+    first, blank, second = token.partition(" ")
+    if token and not blank:
         raise invalid(f"page_token {token[:100]!r}: is no page token")
-    return tuple(names)
+    return first, second
 
 
 async def pages(ask: Callable[[Req], Awaitable[Rep]], request: Req) -> AsyncGenerator[Rep]:

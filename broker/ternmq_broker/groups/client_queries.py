@@ -102,7 +102,7 @@ class ClientQueryService:
     ) -> admin.ListProducersReply:
         """Return the live members of one producer group, or of all groups."""
         requested = check_group(request.group) if request.group else ""
-        behind = names_of(request.page_token, 2)
+        behind = names_of(request.page_token)
         found = sorted(
             (group, session.client_id, session)
             for session in self.sessions.table.sessions()

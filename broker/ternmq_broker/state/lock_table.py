@@ -105,10 +105,9 @@ class LockTable:
             token: Token of the caller; 0 = none, which is valid for queues without a lock.
             now_ms: Monotonic clock.
         """
-        held = self._groups.get(group)
-        if held is None and not token:
+        if group not in self._groups and not token:
             return None
-        holding = _live((held or {}).get(QueueKey(topic, queue_id)), now_ms)
+        holding = self.holding(group, topic, queue_id, now_ms=now_ms)
         if (0 if holding is None else holding.token) == token:
             return None
         who = "no client holds it" if holding is None else f"{holding.client_id!r} holds it"

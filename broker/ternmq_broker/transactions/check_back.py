@@ -132,11 +132,12 @@ class TransactionChecker:
         while plan.bytes < _STEP_BYTES and checked < _CHECKS_MAX:
             if checked % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
                 await yield_to_requests()
-            due = table.take_due(now_ms, maximum=1)
-            if not due and not self._expired:
-                break
+            entry = table.take_due(now_ms)
+            if entry is None:
+                if not self._expired:
+                    break
+                entry = self._expired.popleft()
             checked += 1
-            entry = due[0] if due else self._expired.popleft()
             if not table.is_open(entry):
                 continue
             after_ms = self.policy.interval_ms

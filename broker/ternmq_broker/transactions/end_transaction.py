@@ -8,7 +8,6 @@ Source: RocketMQ `EndTransactionProcessor`.
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,8 +31,6 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import TopicConfig
 from ternmq_model.transaction import Resolution
 from ternmq_remoting.status import refusal_from
-
-logger = logging.getLogger(__name__)
 
 _TRANSIENT: Final = frozenset(
     {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL}

@@ -284,19 +284,17 @@ class TransactionTable:
         entry.due_at_ms = until_ms
         heapq.heappush(self._later, (until_ms, next(self._serial), entry))
 
-    def take_due(self, now_ms: int, *, maximum: int) -> list[OpenTransaction]:
-        """Return due transactions, the first due first; each needs `rest` or an end afterwards."""
-        due: list[OpenTransaction] = []
-        while len(due) < maximum:
+    def take_due(self, now_ms: int) -> OpenTransaction | None:
+        """Return the first due transaction, which needs `rest` or an end afterwards; else None."""
+        while True:
             if self._fresh and self._fresh[0][0] <= now_ms:
                 at_ms, entry = self._fresh.popleft()
             elif self._later and self._later[0][0] <= now_ms:
                 at_ms, _, entry = heapq.heappop(self._later)
             else:
-                break
+                return None
             if self.is_open(entry) and entry.due_at_ms == at_ms:
-                due.append(entry)
-        return due
+                return entry
 
     def take_expired(self, now_ms: int, *, offsets_max: int) -> tuple[list[OpenTransaction], bool]:
         """Return due staged transactions; each needs `rest` or an end afterwards.

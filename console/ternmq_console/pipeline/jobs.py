@@ -61,10 +61,12 @@ def file_bytes(text: str) -> int:
     return count
 
 
-def most_option(name: str, default: int, text: str) -> Callable[[F], F]:
-    """Return the option for a number that is at least 1."""
+def batch_rows_option(default: int, text: str) -> Callable[[F], F]:
+    """Return the option for the size of a micro-batch."""
     least_one = click.IntRange(min=1)
-    return click.option(name, type=least_one, default=default, show_default=True, help=text)
+    return click.option(
+        "--batch-rows", type=least_one, default=default, show_default=True, help=text
+    )
 
 
 def _as_dict(
@@ -125,7 +127,7 @@ def spark_options(function: F) -> F:
     metavar="DURATION",
     help="Run until Ctrl-C, with one micro-batch in each interval.",
 )
-@most_option("--batch-rows", ARCHIVE_ROWS, "The most messages of a micro-batch.")
+@batch_rows_option(ARCHIVE_ROWS, "The most messages of a micro-batch.")
 @click.option(
     "--file-bytes",
     type=file_bytes,
@@ -186,7 +188,7 @@ def archive(
     "--once", is_flag=True, help="Send all rows in one batch, independent of earlier runs."
 )
 @click.option("--dry-run", is_flag=True, help="Count the messages, and send none.")
-@most_option("--batch-rows", BATCH_ROWS, "The most messages of a micro-batch.")
+@batch_rows_option(BATCH_ROWS, "The most messages of a micro-batch.")
 @spark_options
 def replay(
     to_topic: str, checkpoint: str, once: bool, dry_run: bool, output: str, **options: Any
@@ -211,7 +213,7 @@ def replay(
 )
 @click.option("--checkpoint", default="", metavar="DIR", help="Folder of the progress.")
 @click.option("--dry-run", is_flag=True, help="Count the messages, and send none.")
-@most_option("--batch-rows", BATCH_ROWS, "The most letters of a micro-batch.")
+@batch_rows_option(BATCH_ROWS, "The most letters of a micro-batch.")
 @spark_options
 def redrive(group: str, checkpoint: str, dry_run: bool, output: str, **options: Any) -> None:
     """Send dead letters to their first topics, each once.

@@ -1,7 +1,6 @@
 """Transactional messages: visible after the sender's local transaction, and only then."""
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -31,8 +30,6 @@ from ternmq_producer.transactions.transaction_checks import (
 from ternmq_producer.transactions.transaction_ends import TransactionEnds
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
-
-logger = logging.getLogger(__name__)
 
 Execute = Callable[[Message, Any], Resolution | Awaitable[Resolution]]
 

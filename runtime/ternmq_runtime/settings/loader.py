@@ -70,7 +70,6 @@ def load_settings(
     toml_path: Path | None = None,
     environ: Mapping[str, str],
     flags: Sequence[str] = (),
-    also_known: Mapping[str, type] | None = None,
     reserved: Collection[str] = (),
 ) -> LoadedSettings:
     """Build every section from the operator's settings, or report all mistakes.
@@ -82,17 +81,14 @@ def load_settings(
         environ: Variables such as TERNMQ_BROKER__FLUSH_MODE=async. Others are ignored, except a
             TERNMQ_ variable without the two underscores that resembles a setting's.
         flags: Values of `--set`: `broker.flush_mode=async`. The last one of a name counts.
-        also_known: Sections of other services in a shared file or environment. Their settings are
-            checked, but not built and not required.
         reserved: Further TERNMQ_ variables that are no settings.
 
     Raises:
         SettingsError: The file or settings are unknown or wrong. The error names all of them.
     """
-    kinds = {**(also_known or {}), **sections}
     types_by_setting = {
         f"{section}.{name}": hint
-        for section, kind in kinds.items()
+        for section, kind in sections.items()
         for name, hint in _field_types(kind).items()
     }
     problems: list[str] = []

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from ternmq_model.offsets import PhysicalOffset
 
 ALWAYS_MS: Final = (1 << 63) - 1
-NEVER_MS: Final = -1
 
 
 @dataclass(frozen=True, slots=True)

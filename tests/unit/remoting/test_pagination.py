@@ -47,10 +47,10 @@ def test_list_without_pages_is_whole_as_long_as_it_fits_a_message() -> None:
 
 
 def test_token_names_its_item_and_another_text_is_refused() -> None:
-    assert names_of(token_of("group", "client with blanks"), 2) == ("group", "client with blanks")
-    assert names_of("", 2) == ("", "")
+    assert names_of(token_of("group", "client with blanks")) == ("group", "client with blanks")
+    assert names_of("") == ("", "")
     with pytest.raises(InvalidParameter, match="page_token 'group': is no page token"):
-        names_of("group", 2)
+        names_of("group")
 
 
 def test_caller_asks_until_the_last_page_and_a_peer_without_pages_once() -> None:

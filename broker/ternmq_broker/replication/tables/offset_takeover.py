@@ -18,7 +18,8 @@ from ternmq_remoting.rpc import Identity, connected
 
 logger = logging.getLogger(__name__)
 
-TAKE_OVER_TIMEOUT_S: Final = 2.0
+_TIMEOUT_S: Final = 2.0
+"""Time limit for the answers of all slaves, s. Slaves without an answer are left out."""
 
 
 async def take_over_offsets(
@@ -27,7 +28,6 @@ async def take_over_offsets(
     tables: Tables,
     *,
     end_of: Callable[[str, int], QueueOffset],
-    timeout_s: float = TAKE_OVER_TIMEOUT_S,
 ) -> int:
     """Merge the offsets of every slave that answers into the table, before calls are served.
 
@@ -39,7 +39,6 @@ async def take_over_offsets(
         discovery: Search for the slaves.
         tables: Tables of this broker.
         end_of: Returns the end of a topic's queue here.
-        timeout_s: Limit on the whole takeover; slaves without an answer are left out.
 
     Returns:
         Number of offsets that were newer at slaves.
@@ -61,11 +60,11 @@ async def take_over_offsets(
             logger.info("offsets not copied from=%s reason=%s", member.broker_id, error)
 
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(_TIMEOUT_S):
             members = [each for each in await discovery.members() if each.broker_id != MASTER_ID]
             await asyncio.gather(*(ask(member) for member in members))
     except TimeoutError:
-        logger.warning("offsets not received from every slave within %s s", timeout_s)
+        logger.warning("offsets not received from every slave within %s s", _TIMEOUT_S)
     if taken:
         logger.info("offsets copied from slaves count=%s", taken)
     return taken

@@ -20,6 +20,10 @@ def Q(offset: int) -> QueueOffset:
     return QueueOffset(offset)
 
 
+def due(table: TransactionTable, now_ms: int) -> list[int]:
+    return [entry.transaction for entry in iter(lambda: table.take_due(now_ms), None)]
+
+
 def table_with(count: int, *, due_at_ms: int = 6_000) -> TransactionTable:
     """Return a table with halves at log offsets 100, 200, … and queue offsets 0, 1, …."""
     table = TransactionTable()
@@ -120,13 +124,14 @@ def test_scan_begins_at_a_message_until_its_op_survives_power_loss() -> None:
 
 def test_due_transactions_come_once_in_order() -> None:
     table = table_with(3)
-    assert table.take_due(5_999, maximum=9) == []
-    first = table.take_due(6_000, maximum=1)
-    assert [entry.transaction for entry in first] == [100]
-    table.rest(first[0], until_ms=6_100)
+    assert due(table, 5_999) == []
+    first = table.take_due(6_000)
+    assert first is not None
+    assert first.transaction == 100
+    table.rest(first, until_ms=6_100)
     end(table, 200, at=500, record_at=450)
-    assert [entry.transaction for entry in table.take_due(7_000, maximum=9)] == [300, 100]
-    assert table.take_due(1 << 40, maximum=9) == []
+    assert due(table, 7_000) == [300, 100]
+    assert due(table, 1 << 40) == []
 
 
 def test_restored_transactions_lie_before_newly_begun_ones() -> None:
@@ -139,7 +144,7 @@ def test_restored_transactions_lie_before_newly_begun_ones() -> None:
     table.restore(found)
     assert len(table) == 3
     assert table.half_offset(P(1 << 40)) == 2
-    assert [entry.transaction for entry in table.take_due(0, maximum=9)] == [200, 400]
+    assert due(table, 0) == [200, 400]
 
 
 def test_number_of_remembered_ends_is_bounded() -> None:
@@ -157,7 +162,7 @@ def test_staged_transactions_come_when_expired_and_not_among_due_ones() -> None:
     )
     assert (len(table), table.staged) == (5, 3)
     end(table, 1000, at=2000, record_at=1900)
-    assert [entry.transaction for entry in table.take_due(1 << 40, maximum=9)] == [100, 200]
+    assert due(table, 1 << 40) == [100, 200]
     assert table.take_expired(59_999, offsets_max=9) == ([], False)
     assert table.take_expired(60_000, offsets_max=2) == ([entry_of(table, 900)], True)
     expired, more = table.take_expired(60_000, offsets_max=2)
@@ -178,7 +183,7 @@ def test_restored_staged_transactions_expire_at_their_time() -> None:
     ]
     table.restore(found)
     assert table.staged == 2
-    assert [entry.transaction for entry in table.take_due(1 << 40, maximum=9)] == [100]
+    assert due(table, 1 << 40) == [100]
     assert [entry.transaction for entry in table.take_expired(10_000, offsets_max=9)[0]] == [200]
     assert [entry.transaction for entry in table.take_expired(15_000, offsets_max=9)[0]] == [300]
 

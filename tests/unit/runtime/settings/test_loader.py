@@ -221,18 +221,6 @@ def test_setting_without_a_default_must_be_given() -> None:
     assert settings[Store].root == Path("/data")
 
 
-def test_settings_of_other_services_are_checked_but_not_required() -> None:
-    environ = {"TERNMQ_BROKER__QUEUES": "3"}
-    sections = {"nameserver": NameServer}
-    others = {"broker": Broker, "store": Store}
-    settings = load_settings(sections, environ=environ, also_known=others)
-    assert settings[NameServer].port == 9876
-    with pytest.raises(SettingsError, match="whole number"):
-        load_settings(sections, environ={"TERNMQ_BROKER__QUEUES": "x"}, also_known=others)
-    with pytest.raises(SettingsError, match="no such setting"):
-        load_settings(sections, environ=environ)
-
-
 def test_reserved_variables_are_no_settings() -> None:
     environ = {"TERNMQ_NAME": "127.0.0.1:9876", "TERNMQ_CONFIG": ""}
     load_settings(SECTIONS, environ=environ, reserved=["TERNMQ_NAME"])
