@@ -19,6 +19,7 @@ from ternmq_model.address import (
 from ternmq_model.default_nameserver import DEFAULT_NAMESERVER
 from ternmq_model.errors import ConfigError, IllegalName
 from ternmq_model.message_id import host_bytes
+from ternmq_model.properties import NAME_END, PAIR_END
 from ternmq_model.route import MASTER_ID, QUEUES_MAX, check_broker_name, check_cluster
 from ternmq_store.config import FlushMode
 
@@ -295,7 +296,7 @@ class BrokerConfig:
         ):
             if not least <= value <= most:
                 raise ConfigError(f"broker.{setting}", value, f"must be {least} to {most}")
-        if not self.region or {"\x01", "\x02"} & set(self.region):
+        if not self.region or {NAME_END, PAIR_END} & set(self.region):
             raise ConfigError(
                 "broker.region", self.region, "must not be empty or contain 0x01 or 0x02"
             )

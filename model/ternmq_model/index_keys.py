@@ -18,8 +18,11 @@ from ternmq_model.arrays import Bytes, Ints
 from ternmq_model.properties import (
     KEY_SEPARATOR,
     KEYS,
+    PAIR_END_BYTE,
+    PAIR_END_CODE,
     UNIQUE_KEY,
     decode_properties,
+    encode_name,
     java_hash,
 )
 from ternmq_model.record.batch import RecordBatch
@@ -28,10 +31,9 @@ from ternmq_model.record.format import FLAG_ROLLBACK
 Hashes = NDArray[np.int32]
 _Words = NDArray[np.uint32]
 
-_PAIR_END: Final = 2
 _SPACE: Final = ord(KEY_SEPARATOR)
-_UNIQUE_PAIR: Final = UNIQUE_KEY.encode() + b"\x01"
-_KEYS_PAIR: Final = KEYS.encode() + b"\x01"
+_UNIQUE_PAIR: Final = encode_name(UNIQUE_KEY)
+_KEYS_PAIR: Final = encode_name(KEYS)
 _WORD_BYTES: Final = 8
 _UNIQUE_WORD: Final = np.uint64(int.from_bytes(_UNIQUE_PAIR[:_WORD_BYTES], "little"))
 _KEYS_WORD: Final = np.uint64(int.from_bytes(_KEYS_PAIR, "little"))
@@ -45,8 +47,8 @@ _WIDTH_MAX: Final = 64
 _FEW_RECORDS: Final = 8
 """Most records whose properties are read one by one, which is faster than the passes."""
 
-_HEAD: Final = bytes(_WIDTH_MAX - 1) + b"\x02"
-_TAIL: Final = b"\x02" + bytes(_WORD_BYTES)
+_HEAD: Final = bytes(_WIDTH_MAX - 1) + PAIR_END_BYTE
+_TAIL: Final = PAIR_END_BYTE + bytes(_WORD_BYTES)
 
 
 def _powers(count: int) -> _Words:
@@ -136,14 +138,14 @@ def _join(batch: RecordBatch) -> tuple[bytes, Ints]:
     data = batch.data
     ends = batch.starts + batch.sizes
     spans = zip(batch.properties.tolist(), ends.tolist(), strict=True)
-    joined = b"".join((_HEAD, b"\x02".join([data[begin:end] for begin, end in spans]), _TAIL))
+    joined = b"".join((_HEAD, PAIR_END_BYTE.join([data[begin:end] for begin, end in spans]), _TAIL))
     lengths = ends - batch.properties + 1
     return joined, np.cumsum(lengths) - lengths + len(_HEAD)
 
 
 def _tokens(buffer: Bytes, firsts: Ints) -> tuple[Ints, Ints, Ints]:
     """Return every key's row, begin and end, in the order of the index."""
-    marks = np.flatnonzero(buffer == _PAIR_END)
+    marks = np.flatnonzero(buffer == PAIR_END_CODE)
     starts = marks[:-1] + 1
     words = np.ndarray((len(buffer) - _WORD_BYTES + 1,), "<u8", buffer, strides=(1,))[starts]
     is_unique = (words == _UNIQUE_WORD) & (buffer[starts + _WORD_BYTES] == _UNIQUE_PAIR[-1])

@@ -11,10 +11,14 @@ from ternmq_model.errors import IllegalMessage, TernError
 from ternmq_model.message_id import offset_message_id
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.properties import KEY_SEPARATOR, check_property, check_tag
+from ternmq_model.properties import KEY_SEPARATOR, NAME_END, PAIR_END, check_property, check_tag
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record.format import BODY_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
+
+_TAGS: Final = names.TAGS + NAME_END
+_KEYS: Final = names.KEYS + NAME_END
+_SHARDING_KEY: Final = names.SHARDING_KEY + NAME_END
 
 
 class Texts(Protocol):
@@ -100,23 +104,23 @@ class Message:
         text = ""
         if self.tags:
             check_tag(self.tags)
-            text = names.TAGS + "\x01" + self.tags + "\x02"
+            text = _TAGS + self.tags + PAIR_END
         if len(self.keys):
             for key in self.keys:
                 check_property("keys", key)
                 if KEY_SEPARATOR in key:
                     raise IllegalMessage(f"key {key!r}: a blank separates keys on disk")
-            text += names.KEYS + "\x01" + KEY_SEPARATOR.join(self.keys) + "\x02"
+            text += _KEYS + KEY_SEPARATOR.join(self.keys) + PAIR_END
         if self.sharding_key:
             check_property("sharding_key", self.sharding_key)
-            text += names.SHARDING_KEY + "\x01" + self.sharding_key + "\x02"
+            text += _SHARDING_KEY + self.sharding_key + PAIR_END
         if self.delay_level or self.deliver_at_ms or self.deliver_after_ms or self.cancels:
             text += self._delivery()
         for name, value in self.properties.items():
             if name in names.RESERVED:
                 raise IllegalMessage(f"property {name!r} is reserved; choose another name")
             check_property(name, value)
-            text += name + "\x01" + value + "\x02"
+            text += name + NAME_END + value + PAIR_END
         try:
             return text.encode()
         except UnicodeEncodeError as error:
@@ -189,8 +193,9 @@ class Message:
             raise IllegalMessage(f"message for {self.topic!r}: {argument} is {value!r}, {fault}")
         if self.cancels:
             check_property("cancels", self.cancels)
-            return f"{name}\x01{value}\x02{names.TIMER_CANCEL}\x01{self.cancels}\x02"
-        return f"{name}\x01{value}\x02"
+            cancel = names.TIMER_CANCEL + NAME_END + self.cancels + PAIR_END
+            return f"{name}{NAME_END}{value}{PAIR_END}{cancel}"
+        return f"{name}{NAME_END}{value}{PAIR_END}"
 
 
 @dataclass(slots=True)

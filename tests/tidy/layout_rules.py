@@ -35,6 +35,12 @@ HOMES: Final[Mapping[str, str]] = {
 }
 """Modules and the layouts that they read and write; every other module calls their functions."""
 
+SEPARATOR_HOMES: Final[Mapping[str, str]] = {
+    "model/ternmq_model/properties.py": "properties of records",
+    "client/ternmq_client/tracing/trace_records.py": "records of traces",
+}
+"""Modules with the bytes 0x01 and 0x02, and the form in which these are separators."""
+
 CODECS: Final = frozenset({"array", "struct"})
 """Modules of the standard library that turn bytes into numbers."""
 
@@ -141,4 +147,17 @@ def _is_of_bytes(call: ast.Call) -> bool:
     return isinstance(kind, ast.Attribute) and kind.attr == "uint8"
 
 
-RULES: Final = (layouts_stay_home,)
+def separators_stay_home(source: Source) -> Iterator[Violation]:
+    """Find the bytes that separate properties outside the module that names them."""
+    if not source.is_shipped or source.file in SEPARATOR_HOMES or source.file.endswith("_pb2.py"):
+        return
+    rule = "only a module of SEPARATOR_HOMES in tests/tidy/layout_rules.py has 0x01 or 0x02"
+    for constant in source.nodes(ast.Constant):
+        value = constant.value
+        if isinstance(value, str):
+            value = value.encode("utf-8", "surrogatepass")
+        if isinstance(value, bytes) and not {1, 2}.isdisjoint(value):
+            yield source.at(constant, rule)
+
+
+RULES: Final = (layouts_stay_home, separators_stay_home)

@@ -1,6 +1,11 @@
 import pytest
 
-from tests.tidy.layout_rules import HOMES, layouts_stay_home
+from tests.tidy.layout_rules import (
+    HOMES,
+    SEPARATOR_HOMES,
+    layouts_stay_home,
+    separators_stay_home,
+)
 from tests.tidy.source import lines_broken
 from tools.project import ROOT
 
@@ -51,3 +56,23 @@ def test_homes_of_layouts_exist_and_are_needed() -> None:
     for file in HOMES:
         text = (ROOT / file).read_text()
         assert lines_broken(layouts_stay_home, FILE, text), f"{file} needs no row"
+
+
+@pytest.mark.parametrize(
+    "text", [r"'\x01'", r"b'TAGS\x01'", r"f'{name}\x01{value}'", r"'\1'", r"b'a' b'\x02'"]
+)
+def test_separator_outside_its_home_is_found(text: str) -> None:
+    assert lines_broken(separators_stay_home, FILE, f"a = {text}\n") == [1]
+    assert not lines_broken(separators_stay_home, "tools/x.py", text)
+    assert not lines_broken(separators_stay_home, "protos/ternmq_protos/v1/x_pb2.py", text)
+
+
+@pytest.mark.parametrize("text", [r"'\x00\x03'", r"r'\x01'", "PAIR_END", "1", "'0x01'"])
+def test_other_text_is_no_separator(text: str) -> None:
+    assert not lines_broken(separators_stay_home, FILE, f"a = {text}\n")
+
+
+def test_homes_of_separators_exist_and_are_needed() -> None:
+    for file in SEPARATOR_HOMES:
+        text = (ROOT / file).read_text()
+        assert lines_broken(separators_stay_home, FILE, text), f"{file} needs no row"

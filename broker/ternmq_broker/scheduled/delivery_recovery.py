@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.properties import SOURCE, decode_properties
+from ternmq_model.properties import PAIR_END_BYTE, SOURCE, decode_properties, encode_name
 from ternmq_model.record.format import decode_record
 from ternmq_model.record.scanner import follow_lengths
 from ternmq_store.message_store import MessageStore
@@ -31,7 +31,7 @@ _UNITS: Final = 65_536
 
 _CHUNK_BYTES: Final = 8 << 20
 _RECORDS_MAX: Final = 1 << 20
-_PAIR: Final = re.compile(re.escape(SOURCE.encode()) + b"\x01[0-9]+\x02")
+_PAIR: Final = re.compile(re.escape(encode_name(SOURCE)) + b"[0-9]+" + PAIR_END_BYTE)
 
 
 class Copies(NamedTuple):

@@ -18,11 +18,17 @@ from ternmq_model.errors import CorruptRecord, IllegalMessage
 from ternmq_model.names import TOPIC_BYTES_MAX
 from ternmq_model.properties import (
     BROKERS_OWN,
+    DELAY,
     HIDDEN,
+    PAIR_END_BYTE,
+    PAIR_END_CODE,
     ROUTING,
     STAGED_FOR,
+    TRANSACTION_PREPARED,
     TRANSIENT_PREFIX,
     decode_properties,
+    encode_name,
+    encode_pair,
 )
 from ternmq_model.record.checksum import (
     CHECKSUM_BYTES,
@@ -59,20 +65,26 @@ from ternmq_model.record.header_arrays import (
 )
 from ternmq_model.response_code import ResponseCode
 
-_PAIR_END: Final = 2
 _FEW_RECORDS: Final = 6
 _FEW_BYTES: Final = 16 << 10
 """Most bytes of records that are read one by one, which is faster than the passes."""
 
 _NOT_PLAIN: Final = re.compile(
-    b"\x02(?:DELAY\x01|RECONSUME_|TRAN_(?:MSG\x01)?|TIMER_|REAL_|INNER_|POP_CK|%b)"
-    % b"|".join(re.escape(name.encode()) for name in (*HIDDEN, TRANSIENT_PREFIX, STAGED_FOR))
+    PAIR_END_BYTE
+    + b"(?:%b|RECONSUME_|TRAN_(?:%b)?|TIMER_|REAL_|INNER_|POP_CK|%b)"
+    % (
+        encode_name(DELAY),
+        encode_name(TRANSACTION_PREPARED.removeprefix("TRAN_")),
+        b"|".join(re.escape(name.encode()) for name in (*HIDDEN, TRANSIENT_PREFIX, STAGED_FOR)),
+    )
 )
 """Pattern of a pair with a name of `BROKERS_OWN` or `ROUTING`, or one that is never stored."""
 
-_OF_HALF: Final = b"\x02TRAN_MSG\x01"
-_OF_HALVES: Final = frozenset({_OF_HALF, b"\x02" + STAGED_FOR.encode()})
+_OF_HALF: Final = PAIR_END_BYTE + encode_name(TRANSACTION_PREPARED)
+_OF_HALVES: Final = frozenset({_OF_HALF, PAIR_END_BYTE + STAGED_FOR.encode()})
 """Matches of `_NOT_PLAIN` that clients may send, in half messages."""
+
+_NO_VALUE: Final = encode_pair("", "")
 
 
 class RefusedRecord(NamedTuple):
@@ -310,7 +322,7 @@ def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np
     if not fits.all():
         return _check_each(records, starts, ends, fits, form)
     properties_bytes = read_lengths(view, properties)
-    closed = (properties_bytes == 0) | (view[ends - 1] == _PAIR_END)
+    closed = (properties_bytes == 0) | (view[ends - 1] == PAIR_END_CODE)
     is_reserved = rows_with_reserved_checksum(records, properties, ends)
     fits = (
         (properties + properties_bytes == ends)
@@ -390,11 +402,11 @@ def _without_checksum(properties: bytes) -> bytes:
 
 def is_plain(joined: bytes) -> bool:
     """Return whether encoded properties are the application's own; rarely False for such ones."""
-    return _NOT_PLAIN.search(b"\x02" + joined) is None
+    return _NOT_PLAIN.search(PAIR_END_BYTE + joined) is None
 
 
 def _marks(properties: bytes) -> set[bytes]:
-    return set(_NOT_PLAIN.findall(b"\x02" + properties))
+    return set(_NOT_PLAIN.findall(PAIR_END_BYTE + properties))
 
 
 def _routed_rows(parts: Sequence[bytes]) -> tuple[int, ...]:
@@ -409,7 +421,7 @@ def _routed_rows(parts: Sequence[bytes]) -> tuple[int, ...]:
 
 def _is_half(properties: bytes) -> bool:
     """Return whether there is a property TRAN_MSG. The quick test may return False for one."""
-    return _OF_HALF in properties and b"\x01\x02" not in properties
+    return _OF_HALF in properties and _NO_VALUE not in properties
 
 
 def _check_each(
@@ -465,7 +477,7 @@ def _reason_of(decoded: Record, length: int, form: _Form) -> str:
 
 
 def _property_reason(properties: bytes) -> str:
-    if properties and properties[-1] != _PAIR_END:
+    if properties and properties[-1] != PAIR_END_CODE:
         return "properties do not end with 0x02"
     if _marks(properties) <= _OF_HALVES:
         return ""

@@ -16,17 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.arrays import Bytes, Ints
-from ternmq_model.properties import CRC32
+from ternmq_model.properties import CRC32, PAIR_END_CODE, encode_name, encode_pair
 from ternmq_model.record.format import CRC31_MASK, crc31
 
 CHECKSUM_BYTES: Final = 20
 _DIGITS: Final = 10
-_NAME: Final = f"{CRC32}\x01".encode()
-RESERVED_CHECKSUM: Final = _NAME + b"0" * _DIGITS + b"\x02"
+_NAME: Final = encode_name(CRC32)
+RESERVED_CHECKSUM: Final = encode_pair(CRC32, "0" * _DIGITS)
 """Property that reserves the space of the checksum."""
 
 _DIGITS_BEFORE_END: Final = _DIGITS + 1
-_PAIR_END: Final = 2
 _POWERS: Final = 10 ** np.arange(_DIGITS, dtype=np.uint32)
 _ZERO: Final = ord("0")
 assert len(RESERVED_CHECKSUM) == CHECKSUM_BYTES
@@ -54,10 +53,10 @@ def has_checksum(properties: bytes) -> bool:
     at = len(properties) - CHECKSUM_BYTES
     return (
         at >= 0
-        and properties[-1] == _PAIR_END
+        and properties[-1] == PAIR_END_CODE
         and properties.startswith(_NAME, at)
         and properties[at + len(_NAME) : -1].isdigit()
-        and (not at or properties[at - 1] == _PAIR_END)
+        and (not at or properties[at - 1] == PAIR_END_CODE)
     )
 
 
@@ -92,7 +91,7 @@ def rows_with_reserved_checksum(data: bytes, properties: Ints, ends: Ints) -> ND
     )
     before = np.frombuffer(data, dtype=np.uint8)[ends - CHECKSUM_BYTES - 1]
     left = ends - properties - CHECKSUM_BYTES
-    is_own: NDArray[np.bool_] = (left == 0) | ((left > 0) & (before == _PAIR_END))
+    is_own: NDArray[np.bool_] = (left == 0) | ((left > 0) & (before == PAIR_END_CODE))
     return last & is_own
 
 
@@ -129,8 +128,8 @@ def match_checksums(
     is_there: NDArray[np.bool_] = (
         (left >= 0)
         & (_window(data, len(_NAME))[ends - CHECKSUM_BYTES] == _NAME)
-        & (view[ends - 1] == _PAIR_END)
-        & ((left == 0) | (view[ends - CHECKSUM_BYTES - 1] == _PAIR_END))
+        & (view[ends - 1] == PAIR_END_CODE)
+        & ((left == 0) | (view[ends - CHECKSUM_BYTES - 1] == PAIR_END_CODE))
     )
     digits = _window(data, _DIGITS)[ends - _DIGITS_BEFORE_END]
     is_right: NDArray[np.bool_] = digits == _digits(data, starts, ends)

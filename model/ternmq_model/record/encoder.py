@@ -2,10 +2,12 @@
 
 import zlib
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from ternmq_model.errors import IllegalMessage
+from ternmq_model.properties import PAIR_END_BYTE, UNIQUE_KEY, encode_name
 from ternmq_model.record.format import (
     CRC31_MASK,
     MAGIC_V1,
@@ -16,6 +18,9 @@ from ternmq_model.record.format import (
     pack_length,
 )
 from ternmq_model.record.header_arrays import header_pieces, header_type, pack_lengths
+
+_PROPERTIES: Final = encode_name(UNIQUE_KEY) + b"%b" + PAIR_END_BYTE + b"%b%b"
+"""Format of the properties: value of the unique key, other properties, suffix."""
 
 
 class RecordEncoder:
@@ -72,7 +77,7 @@ class RecordEncoder:
         Raises:
             IllegalMessage: The properties are too long.
         """
-        whole = b"UNIQ_KEY\x01%b\x02%b%b" % (unique_key, properties, self._suffix)
+        whole = _PROPERTIES % (unique_key, properties, self._suffix)
         if len(whole) > self._properties_bytes_max:
             raise self._too_long(topic, len(whole))
         total = self._fixed_bytes + len(body) + len(topic) + len(whole)
@@ -126,7 +131,7 @@ class RecordEncoder:
         """
         suffix, crc32 = self._suffix, zlib.crc32
         wholes = [
-            b"UNIQ_KEY\x01%b\x02%b%b" % (key, some, suffix)
+            _PROPERTIES % (key, some, suffix)
             for key, some in zip(unique_keys, properties, strict=True)
         ]
         count = len(wholes)

@@ -13,11 +13,10 @@ import numpy as np
 from ternmq_model.arrays import Ints
 from ternmq_model.errors import IllegalName
 from ternmq_model.names import check_topic
-from ternmq_model.properties import decode_properties, tag_code
+from ternmq_model.properties import PAIR_END_BYTE, TAGS, decode_properties, encode_name, tag_code
 
-_TAGS: Final = b"TAGS\x01"
-_TAGS_PAIR: Final = b"\x02TAGS\x01"
-_PAIR_ENDS: Final = b"\x02"
+_TAGS: Final = encode_name(TAGS)
+_TAGS_PAIR: Final = PAIR_END_BYTE + _TAGS
 
 
 class QueueRows(NamedTuple):
@@ -53,12 +52,12 @@ def tag_code_of(properties: bytes) -> int:
     Appended records and records read from the log have equal codes.
     """
     _, found, rest = properties.rpartition(_TAGS_PAIR)
-    if found and (value := rest.partition(_PAIR_ENDS)[0]):
+    if found and (value := rest.partition(PAIR_END_BYTE)[0]):
         return _tag_code(value)
     if _TAGS not in properties:
         return 0
     # A tag that comes first, is empty, or stands inside a value is rare, so it is read slowly.
-    return tag_code(decode_properties(properties).get("TAGS", ""))
+    return tag_code(decode_properties(properties).get(TAGS, ""))
 
 
 @lru_cache(maxsize=16_384)

@@ -75,7 +75,7 @@ class Bulk:
             self.queue_offsets[span] = queue_offsets
             self.physical_offsets[span] = physical_offsets
             self.statuses[span] = bytes((status,)) * count
-            self._answered[span] = b"\x01" * count
+            self._answered[span] = bytes((True,)) * count
             self.unique_keys[span] = unique_keys
             self.queues[span] = queues
             self.store_hosts[span] = [store_host] * count

@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 
 from ternmq_model import properties as names
 from ternmq_model.arrays import Bytes, Ints
-from ternmq_model.properties import decode_properties, encode_properties
+from ternmq_model.properties import (
+    NAME_END_CODE,
+    PAIR_END_CODE,
+    decode_properties,
+    encode_properties,
+)
 from ternmq_store.columns.arrow import arrow, compute
 from ternmq_store.columns.slices import find_broken_text, gather, parts_of, with_nulls
 
-_NAME_END: Final = 1
-_PAIR_END: Final = 2
 _CODES_MAX: Final = 48
 """Most bits of a code whose sum over all pairs of a record is exact."""
 
@@ -58,9 +61,9 @@ class PropertyColumns:
     def _find_pairs(self) -> None:
         """Find the bounds of names and values, and the row of each pair."""
         data, begins, ends = self._data, self._bounds[:-1], self._bounds[1:]
-        stops: Ints = np.flatnonzero(data == _PAIR_END)
+        stops: Ints = np.flatnonzero(data == PAIR_END_CODE)
         lacks_end = ends > begins
-        lacks_end[lacks_end] = data[ends[lacks_end] - 1] != _PAIR_END
+        lacks_end[lacks_end] = data[ends[lacks_end] - 1] != PAIR_END_CODE
         counts = np.diff(np.searchsorted(stops, ends), prepend=0) + lacks_end
         if lacks_end.any():
             stops = np.sort(np.concatenate((stops, ends[lacks_end])))
@@ -69,7 +72,7 @@ class PropertyColumns:
         starts[1:] = stops[:-1] + 1
         has_pairs = counts > 0
         starts[(counted - counts)[has_pairs]] = begins[has_pairs]
-        separators: Ints = np.flatnonzero(data == _NAME_END)
+        separators: Ints = np.flatnonzero(data == NAME_END_CODE)
         rows = np.repeat(np.arange(len(begins)), counts)
         if len(separators) != len(stops) or not _is_in(separators, starts, stops).all():
             # Values with a separator, and pairs without name or value, are ignored.
