@@ -23,7 +23,7 @@ def describe(data: Path) -> list[str]:
         f"load {_load()} before this run",
         f"memory   {_memory()}",
         f"kernel   {platform.system()} {platform.release()} {platform.machine()}",
-        f"disk     {_filesystem(data)}, fdatasync of a 4 KiB append p50 {_sync_us(data):.0f} µs",
+        f"disk     {_filesystem(data)}, fdatasync of a 4 KiB append p50 {sync_us(data):.0f} µs",
         f"python   {platform.python_version()}, grpcio {grpc.__version__}, numpy {np.__version__}",
         f"commit   {_commit()}",
     ]
@@ -77,7 +77,7 @@ def _filesystem(data: Path) -> str:
     return f"{kind} on {device}"
 
 
-def _sync_us(data: Path) -> float:
+def sync_us(data: Path) -> float:
     """Return what it takes to append 4 KiB to a file and have it on disk: sends pay it too."""
     sync = getattr(os, "fdatasync", os.fsync)
     taken_us: list[float] = []

@@ -1,0 +1,152 @@
+"""Time of one message alone, beside a bare gRPC stream that echoes it.
+
+    python benchmarks/alone.py --rounds 3
+
+A server process echoes 1 KiB on a `grpc.aio` stream. One client process sends to it and to
+`ternmq dev` in turns: each message after the answer to the one before it, and one every 5 ms. The
+table has medians of the rounds. The last column is what a synchronous flush may add: 2.5 times the
+median `fdatasync` of 4 KiB.
+"""
+
+import argparse
+import asyncio
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, Final
+
+import grpc.aio
+
+from benchmarks import machine
+from benchmarks.figures import MODES
+from benchmarks.patterns import BODY_BYTES, Send, alone, tell, told
+from benchmarks.services import dev
+from ternmq import Message, Producer
+
+ECHO: Final = "/bench.Echo/Stream"
+PACE_S: Final = 0.005
+CLOSED: Final = 4_000
+PACED: Final = 600
+WARM_UP: Final = 500
+
+
+async def serve() -> None:
+    """Echo until standard input ends, and print the port."""
+
+    async def echo(_requests: object, context: Any) -> None:
+        while (data := await context.read()) is not grpc.aio.EOF:
+            await context.write(data)
+
+    server = grpc.aio.server()
+    handler = grpc.stream_stream_rpc_method_handler(echo)
+    server.add_generic_rpc_handlers(
+        [grpc.method_handlers_generic_handler("bench.Echo", {"Stream": handler})]
+    )
+    print(server.add_insecure_port("127.0.0.1:0"), flush=True)
+    await server.start()
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    await server.stop(None)
+
+
+async def paced(send: Send, count: int) -> tuple[float, float]:
+    """Return p50 and p99 of sends that begin every 5 ms, in microseconds."""
+    taken_us: list[float] = []
+    due_s = time.perf_counter()
+    for _ in range(count):
+        due_s += PACE_S
+        await asyncio.sleep(max(0, due_s - time.perf_counter()))
+        begun_s = time.perf_counter()
+        await send()
+        taken_us.append((time.perf_counter() - begun_s) * 1e6)
+    return statistics.median(taken_us), statistics.quantiles(taken_us, n=100)[98]
+
+
+async def measure(port: int, nameserver: str, scale: float) -> None:
+    """Report p50 and p99 of both, at both paces."""
+    body = bytes(BODY_BYTES)
+    async with (
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+        Producer("alone", nameserver=nameserver) as producer,
+    ):
+        call: Any = channel.stream_stream(ECHO)()
+
+        async def echo() -> None:
+            await call.write(body)
+            await call.read()
+
+        async def send() -> None:
+            await producer.send(Message("alone", body))
+
+        for one in (echo, send):
+            await alone(one, int(WARM_UP * scale))
+        for pace, run, count in (("closed", alone, CLOSED), ("paced", paced, PACED)):
+            for name, one in (("echo", echo), ("send", send)):
+                p50, p99 = await run(one, int(count * scale))
+                tell(f"{name}.{pace}.p50", p50)
+                tell(f"{name}.{pace}.p99", p99)
+        await call.done_writing()
+
+
+def run_round(parent: Path, mode: str, scale: float) -> dict[str, float]:
+    """Return the figures of one round with new services."""
+    command = [sys.executable, __file__, "--serve"]
+    with (
+        dev(parent, mode) as service,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as echo,
+    ):
+        assert echo.stdin is not None
+        assert echo.stdout is not None
+        port = echo.stdout.readline().strip()
+        words = ["--port", port, "--nameserver", service.nameserver, "--scale", str(scale)]
+        done = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True)
+        echo.stdin.close()
+    return dict(told(done.stdout.splitlines()))
+
+
+def show(mode: str, found: dict[str, list[float]], sync_us: float) -> None:
+    """Print a row for each pace."""
+    middle = {name: statistics.median(values) for name, values in found.items()}
+    for pace in ("closed", "paced"):
+        echo, send = middle[f"echo.{pace}.p50"], middle[f"send.{pace}.p50"]
+        rest = 2.5 * sync_us if mode == "sync" else 0.0
+        print(
+            f"| {mode} | {pace} | {echo:.0f} | {middle[f'echo.{pace}.p99']:.0f} | {send:.0f} | "
+            f"{middle[f'send.{pace}.p99']:.0f} | {(send - rest) / echo:.2f} | {rest:.0f} |",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Run the rounds and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on the numbers")
+    parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--mode", action="append", choices=MODES, default=[])
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--nameserver", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.serve:
+        asyncio.run(serve())
+    elif chosen.port:
+        asyncio.run(measure(chosen.port, chosen.nameserver, chosen.scale))
+    else:
+        print(
+            "| flush | pace | echo p50, µs | echo p99 | send p50 | send p99 | ratio of p50 | "
+            "allowed for the disk |\n|---|---|--:|--:|--:|--:|--:|--:|"
+        )
+        for mode in chosen.mode or MODES:
+            found: defaultdict[str, list[float]] = defaultdict(list)
+            for _ in range(chosen.rounds):
+                for name, value in run_round(chosen.data, mode, chosen.scale).items():
+                    found[name].append(value)
+            show(mode, found, machine.sync_us(chosen.data))
+
+
+if __name__ == "__main__":
+    main()
