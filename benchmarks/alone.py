@@ -42,7 +42,7 @@ async def serve() -> None:
             await context.write(data)
 
     server = grpc.aio.server()
-    handler = grpc.stream_stream_rpc_method_handler(echo)
+    handler: Any = grpc.stream_stream_rpc_method_handler(echo)
     server.add_generic_rpc_handlers(
         [grpc.method_handlers_generic_handler("bench.Echo", {"Stream": handler})]
     )
