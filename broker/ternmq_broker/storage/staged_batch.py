@@ -29,11 +29,12 @@ from ternmq_model.properties import (
     decode_properties,
     encode_properties,
 )
-from ternmq_model.record.batch import RecordBatch, is_plain
+from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.checksum import RESERVED_CHECKSUM
 from ternmq_model.record.fields import QueueRows, cut_out
 from ternmq_model.record.format import LENGTH_BYTES, PROPERTIES_BYTES_MAX
 from ternmq_model.record.header_arrays import pack_lengths
+from ternmq_model.record.property_rules import is_plain
 
 _ROWS_MIN: Final = 8
 """Fewer rows are faster rewritten one by one."""

@@ -5,8 +5,7 @@ store. A batch costs a few passes of numpy and one short loop for checksums and 
 records are faster one by one.
 """
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -17,18 +16,7 @@ from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord, IllegalMessage
 from ternmq_model.names import TOPIC_BYTES_MAX
 from ternmq_model.properties import (
-    BROKERS_OWN,
-    DELAY,
-    HIDDEN,
-    PAIR_END_BYTE,
     PAIR_END_CODE,
-    ROUTING,
-    STAGED_FOR,
-    TRANSACTION_PREPARED,
-    TRANSIENT_PREFIX,
-    decode_properties,
-    encode_name,
-    encode_pair,
 )
 from ternmq_model.record.checksum import (
     CHECKSUM_BYTES,
@@ -63,28 +51,17 @@ from ternmq_model.record.header_arrays import (
     read_lengths,
     take_headers,
 )
+from ternmq_model.record.property_rules import (
+    MARKS_OF_HALVES,
+    marks_in,
+    property_reason,
+    routed_rows,
+)
 from ternmq_model.response_code import ResponseCode
 
 _FEW_RECORDS: Final = 6
 _FEW_BYTES: Final = 16 << 10
 """Most bytes of records that are read one by one, which is faster than the passes."""
-
-_NOT_PLAIN: Final = re.compile(
-    PAIR_END_BYTE
-    + b"(?:%b|RECONSUME_|TRAN_(?:%b)?|TIMER_|REAL_|INNER_|POP_CK|%b)"
-    % (
-        encode_name(DELAY),
-        encode_name(TRANSACTION_PREPARED.removeprefix("TRAN_")),
-        b"|".join(re.escape(name.encode()) for name in (*HIDDEN, TRANSIENT_PREFIX, STAGED_FOR)),
-    )
-)
-"""Pattern of a pair with a name of `BROKERS_OWN` or `ROUTING`, or one that is never stored."""
-
-_OF_HALF: Final = PAIR_END_BYTE + encode_name(TRANSACTION_PREPARED)
-_OF_HALVES: Final = frozenset({_OF_HALF, PAIR_END_BYTE + STAGED_FOR.encode()})
-"""Matches of `_NOT_PLAIN` that clients may send, in half messages."""
-
-_NO_VALUE: Final = encode_pair("", "")
 
 
 class RefusedRecord(NamedTuple):
@@ -334,16 +311,16 @@ def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np
     parts = cut_out(records, properties, ends - CHECKSUM_BYTES * is_reserved)
     found = find_topics(records, topics, topic_bytes)
     names = [name for topic in found.names if (name := topic_name(topic)) is not None]
-    marks = _marks(b"".join(parts))
+    marks = marks_in(b"".join(parts))
     if (
         len(names) < len(found.names)
-        or (not marks <= _OF_HALVES and any(map(_property_reason, parts)))
+        or (not marks <= MARKS_OF_HALVES and any(map(property_reason, parts)))
         or not (headers["body_crc"] == crc31_of_ranges(records, bodies, topics - 1)).all()
     ):
         return _check_each(records, starts, ends, np.ones(len(sizes), dtype=bool), form)
     queues = queues_of(names, found.of_rows, headers["queue_id"].astype(np.int64))
     codes, is_checksummed = tag_codes_of(parts), form.is_checksummed
-    routed = _routed_rows(parts) if marks else ()
+    routed = routed_rows(parts) if marks else ()
     batch = RecordBatch(
         records, starts, sizes, headers, codes, queues, properties, is_checksummed, routed
     )
@@ -388,7 +365,7 @@ def _check_few(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArra
         ),
         np.array(properties, dtype=np.int64),
         form.is_checksummed,
-        _routed_rows(bare),
+        routed_rows(bare),
     )
     if any((len(a) < len(b)) is not form.is_checksummed for a, b in zip(bare, parts, strict=True)):
         return _fit_checksums(batch, is_checksummed=form.is_checksummed)
@@ -398,30 +375,6 @@ def _check_few(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArra
 def _without_checksum(properties: bytes) -> bytes:
     """Return encoded properties without the space for a checksum at their end, if any."""
     return strip_checksum(properties) if properties.endswith(RESERVED_CHECKSUM) else properties
-
-
-def is_plain(joined: bytes) -> bool:
-    """Return whether encoded properties are the application's own; rarely False for such ones."""
-    return _NOT_PLAIN.search(PAIR_END_BYTE + joined) is None
-
-
-def _marks(properties: bytes) -> set[bytes]:
-    return set(_NOT_PLAIN.findall(PAIR_END_BYTE + properties))
-
-
-def _routed_rows(parts: Sequence[bytes]) -> tuple[int, ...]:
-    """Return the indices of the encoded properties with a name of `ROUTING`."""
-    return tuple(
-        row
-        for row, part in enumerate(parts)
-        if _is_half(part)
-        or (not is_plain(part) and not ROUTING.isdisjoint(decode_properties(part)))
-    )
-
-
-def _is_half(properties: bytes) -> bool:
-    """Return whether there is a property TRAN_MSG. The quick test may return False for one."""
-    return _OF_HALF in properties and _NO_VALUE not in properties
 
 
 def _check_each(
@@ -473,22 +426,4 @@ def _reason_of(decoded: Record, length: int, form: _Form) -> str:
     properties = _without_checksum(decoded.properties)
     if len(properties) + form.added_bytes > PROPERTIES_BYTES_MAX:
         return _too_long(len(properties) + form.added_bytes)
-    return _property_reason(properties)
-
-
-def _property_reason(properties: bytes) -> str:
-    if properties and properties[-1] != PAIR_END_CODE:
-        return "properties do not end with 0x02"
-    if _marks(properties) <= _OF_HALVES:
-        return ""
-    return reserved_reason(decode_properties(properties))
-
-
-def reserved_reason(properties: Mapping[str, str]) -> str:
-    """Return the reason about a property that no client may send; empty = none."""
-    for name in properties:
-        if name in BROKERS_OWN:
-            return f"property {name!r} is reserved for the broker"
-        if name.startswith(TRANSIENT_PREFIX):
-            return f"property {name!r}: names with this prefix are never stored"
-    return ""
+    return property_reason(properties)

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from ternmq_model.properties import tag_code
-from ternmq_model.record.batch import (
-    CheckedRecords,
-    check_records,
-    complete_records,
-    reserved_reason,
-    select_rows,
-)
+from ternmq_model.record.batch import CheckedRecords, check_records, complete_records, select_rows
 from ternmq_model.record.checksum import RESERVED_CHECKSUM
 from ternmq_model.record.fields import tag_code_of
 from ternmq_model.record.format import FLAG_COMMIT, FLAG_COMPRESSED, decode_record
@@ -85,7 +79,6 @@ def test_bad_record_is_refused_and_its_neighbours_are_kept(bad: bytes, reason: s
 def test_property_resembling_a_served_one_is_accepted() -> None:
     assert not check(record(properties={"TIMEZONE": "UTC"})).refused
     assert not check(record(properties={"TIMER_OF_MINE": "UTC"})).refused
-    assert reserved_reason({"TIMER_OF_MINE": "UTC", "DELAYED": "1"}) == ""
 
 
 @pytest.mark.parametrize("plain", [1, 20])
