@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
@@ -15,6 +15,9 @@ from ternmq_remoting.peer import is_expected, texts_of
 from ternmq_remoting.rpc import Address, Connection, Handler, Identity, Server
 from ternmq_remoting.server import GrpcListener
 from ternmq_runtime.fork_safety import check_process
+
+_KEPT_BUFFER_BYTES: Final = 8 << 20
+"""Size of buffers that the allocator reuses: more than a request, which is in several at a time."""
 
 
 class GrpcNetwork:
@@ -48,6 +51,10 @@ class GrpcNetwork:
     def begin(cls) -> None:
         """Record this process as the one in which gRPC begins, at the first call."""
         cls.check_process()
+        if not GrpcNetwork._process_id:
+            # glibc maps each buffer above a threshold of 128 KiB anew, page by page, and raises the
+            # threshold to the largest such buffer that was freed. This one is never touched.
+            bytes(_KEPT_BUFFER_BYTES)
         GrpcNetwork._process_id = os.getpid()
 
     async def connect(
