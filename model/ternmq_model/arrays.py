@@ -25,6 +25,11 @@ def read_int64s(data: bytes) -> Ints:
     return np.frombuffer(data, dtype=_INT64)
 
 
+def pack_int32(value: int) -> bytes:
+    """Return an int32 array of one number. See `pack_int32s`."""
+    return value.to_bytes(INT32_BYTES, "little", signed=True)
+
+
 def pack_int32s(values: ArrayLike) -> bytes:
     """Return the int32 array of a field of the wire contract."""
     return np.asarray(values, dtype=_INT32).tobytes()

@@ -79,6 +79,13 @@ def key_hash(topic: str, key: str) -> int:
     return code if code < 1 << 31 else 0
 
 
+def keys_in(properties: bytes) -> list[str]:
+    """Return the keys in one record's encoded properties, as `find_keys` does for a batch."""
+    found = decode_properties(properties)
+    unique, keys = found.get(UNIQUE_KEY, ""), found.get(KEYS, "")
+    return [key for key in (unique, *keys.split(KEY_SEPARATOR)) if key]
+
+
 def find_keys(batch: RecordBatch) -> KeyRows:
     """Return the keys of every record: its unique key, then each of its KEYS.
 
@@ -98,12 +105,9 @@ def _keys_of_few(batch: RecordBatch) -> KeyRows:
     for row, topic in topics:
         if flags[row] & FLAG_ROLLBACK == FLAG_ROLLBACK:
             continue
-        properties = decode_properties(batch.data[begins[row] : ends[row]])
-        unique, keys = properties.get(UNIQUE_KEY, ""), properties.get(KEYS, "")
-        for key in (unique, *keys.split(KEY_SEPARATOR)):
-            if key:
-                rows.append(row)
-                hashes.append(key_hash(topic, key))
+        for key in keys_in(batch.data[begins[row] : ends[row]]):
+            rows.append(row)
+            hashes.append(key_hash(topic, key))
     return KeyRows(np.array(rows, dtype=np.int64), np.array(hashes, dtype=np.int32))
 
 

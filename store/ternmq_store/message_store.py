@@ -13,15 +13,15 @@ Source: RocketMQ `DefaultMessageStore`.
 
 import logging
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ternmq_model.arrays import Ints
 from ternmq_model.clock import Clock
 from ternmq_model.errors import ClosedError, StoreFailed
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record.batch import RecordBatch, conform_checksums
+from ternmq_model.record.batch import Records, conform_checksums
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.fail_stop import FailStopFileSystem
 from ternmq_store.disk.filesystem import FileSystem, Lock
@@ -53,8 +53,7 @@ from ternmq_store.verification.verification import Verification
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class AppendResult:
+class AppendResult(NamedTuple):
     """Offsets of a batch that was appended, row by row."""
 
     physical_offsets: Ints
@@ -222,7 +221,7 @@ class MessageStore:
 
     def append(
         self,
-        batch: RecordBatch,
+        batch: Records,
         *,
         born_host: bytes | None,
         store_host: bytes,
@@ -254,13 +253,12 @@ class MessageStore:
         batch = conform_checksums(batch, is_checksummed=self._is_checksummed)
         stored_at = store_time(self._clock.wall_ms(), self.last_stored_at_ms)
         try:
-            keys = self._reservations.keys(batch)
-            queue_offsets, rows_of = self._reservations.numbers(batch)
+            reserved = self._reservations.reserve(batch)
             placement = self._log.allocate(batch, atomic=atomic)
         except OSError as error:
             self._files.fail(error)
             raise StoreFailed(f"the store failed: {error}") from error
-        start = self._log.end
+        start, queue_offsets = self._log.end, reserved.queue_offsets
         self._log.write(
             batch,
             placement,
@@ -270,19 +268,9 @@ class MessageStore:
             store_host=store_host,
         )
         self.last_stored_at_ms = stored_at
-        for queue, rows in rows_of:
-            queue.next_offset = QueueOffset(queue.next_offset + len(rows))
-        if self._index is not None and keys is not None:
-            self._index.expect(len(keys.rows))
-        self._dispatcher.add(
-            batch,
-            rows_of,
-            placement,
-            start=start,
-            queue_offsets=queue_offsets,
-            stored_at_ms=stored_at,
-            keys=keys,
-        )
+        self._reservations.commit(reserved)
+        dispatcher = self._dispatcher
+        dispatcher.add(reserved.request(start, placement, stored_at, dispatcher.bit_maps))
         self.statistics.put(batch, end=placement.end, begun_at_ms=begun_at)
         return AppendResult(placement.physical_offsets, queue_offsets, stored_at, placement.end)
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.batch import Records
 from ternmq_store.queues.read_request import ReadRequest, ReadResult
 
 PUT_TIME_BORDERS_MS: Final = (
@@ -76,7 +76,7 @@ class PutTimer(Protocol):
 class StatisticsObserver(Protocol):
     """Observer that counts puts and reads by its own rules. Called on the store's thread."""
 
-    def put(self, batch: RecordBatch) -> Sequence[PutTimer]:
+    def put(self, batch: Records) -> Sequence[PutTimer]:
         """Count a stored batch; return the timers to which its time is added."""
         ...
 
@@ -172,7 +172,7 @@ class StoreStatistics:
         """Count a batch before it is stored; it counts as failed unless `put` follows."""
         self._begun += 1
 
-    def put(self, batch: RecordBatch, *, end: int, begun_at_ms: int) -> None:
+    def put(self, batch: Records, *, end: int, begun_at_ms: int) -> None:
         """Count a stored batch that ends at log offset `end`; its time ends at `confirmed`.
 
         The put began at `begun_at_ms` of the monotonic clock.
@@ -181,9 +181,8 @@ class StoreStatistics:
         self.puts += 1
         self.put_messages += messages
         self.put_bytes += length
-        topics = {queue.topic for queue in batch.queues}
-        if len(topics) == 1:
-            self._add(topics.pop(), messages, length)
+        if len({queue.topic for queue in batch.queues}) == 1:
+            self._add(batch.queues[0].topic, messages, length)
         else:
             for queue in batch.queues:
                 self._add(queue.topic, len(queue.rows), int(batch.sizes[queue.rows].sum()))

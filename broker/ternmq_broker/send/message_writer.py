@@ -14,14 +14,21 @@ import numpy as np
 from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.storage.routed_batch import reroute
 from ternmq_broker.storage.system_topic_routing import RoutingRules
-from ternmq_model.arrays import Ints, read_int32s
+from ternmq_model.arrays import INT32_BYTES, Ints, pack_int32, read_int32s
 from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName, RefusedError, invalid, refusal
 from ternmq_model.names import DEAD_LETTER_PREFIX, HALF_TOPIC, RETRY_PREFIX, is_send_forbidden
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.batch import RecordBatch, RefusedRecord, check_records, select_rows
+from ternmq_model.record.batch import (
+    RecordBatch,
+    Records,
+    RefusedRecord,
+    check_records,
+    select_rows,
+)
 from ternmq_model.record.fields import QueueRows
-from ternmq_model.record.format import ATOMIC_BATCH_BYTES_MAX
+from ternmq_model.record.format import ATOMIC_BATCH_BYTES_MAX, host_flags
+from ternmq_model.record.single import FIRST_ROW, read_single
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicConfig
 from ternmq_store.message_store import MessageStore
@@ -106,34 +113,22 @@ class MessageWriter:
                 refused; nothing was stored.
             StoreError: The store accepts no record; nothing was stored.
         """
-        try:
-            sizes = read_int32s(record_sizes)
-            checked = check_records(
-                records,
-                sizes,
-                born_host_bytes=len(sender.born_host),
-                store_host_bytes=len(sender.store_host),
-                is_checksummed=self.is_checksummed,
-            )
-        except ValueError as error:
-            raise refusal(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
-        batch, indexes = checked.batch, checked.indexes
-        refused = list(checked.refused)
+        batch, indexes, refused = self._checked(records, record_sizes, sender)
         if batch is not None:
             permitted = self._permitted(batch, indexes, sender, refused)
             if permitted is None:
                 batch = None
             elif len(permitted) < len(batch.queues):
+                assert isinstance(batch, RecordBatch), "one record has one queue"
                 batch, rows = select_rows(batch, permitted)
                 indexes = indexes[rows]
         if atomic:
             _check_atomic(batch, refused, request_bytes=len(records))
-        is_routed = batch is not None and bool(batch.routed)
-        staged_ms = _NOTHING
-        if batch is not None and is_routed:
+        is_routed, staged_ms = isinstance(batch, RecordBatch) and bool(batch.routed), _NOTHING
+        if isinstance(batch, RecordBatch) and is_routed:
             batch, indexes, staged_ms = self._routed(batch, indexes, sender, refused)
         if batch is None:
-            nothing = np.full(len(sizes), -1, dtype=np.int64)
+            nothing = np.full(len(record_sizes) // INT32_BYTES, -1, dtype=np.int64)
             return PutResult(nothing, nothing, 0, PhysicalOffset(0), sorted(refused))
         appended = self.log.append(
             batch, born_host=sender.born_host, store_host=sender.store_host, atomic=atomic
@@ -146,12 +141,39 @@ class MessageWriter:
                     rows = queue.rows
                     self.on_halves(physical_offsets[rows], queue_offsets[rows], staged_ms[rows])
         if refused:
-            queue_offsets = _scatter(queue_offsets, indexes, len(sizes))
-            physical_offsets = _scatter(physical_offsets, indexes, len(sizes))
+            count = len(record_sizes) // INT32_BYTES
+            queue_offsets = _scatter(queue_offsets, indexes, count)
+            physical_offsets = _scatter(physical_offsets, indexes, count)
             refused.sort()
         return PutResult(
             queue_offsets, physical_offsets, appended.stored_at_ms, appended.end, refused
         )
+
+    def _checked(
+        self, records: bytes, record_sizes: bytes, sender: SenderInfo
+    ) -> tuple[Records | None, Ints, list[RefusedRecord]]:
+        """Return the good records of a request, their indexes in it, and the refused ones.
+
+        Raises:
+            MessageRefused: The lengths cannot be right.
+        """
+        born_host_bytes, store_host_bytes = len(sender.born_host), len(sender.store_host)
+        if record_sizes == pack_int32(len(records)):
+            flags = host_flags(born_host_bytes, store_host_bytes)
+            single = read_single(records, flags, is_checksummed=self.is_checksummed)
+            if single is not None:
+                return single, FIRST_ROW, []
+        try:
+            checked = check_records(
+                records,
+                read_int32s(record_sizes),
+                born_host_bytes=born_host_bytes,
+                store_host_bytes=store_host_bytes,
+                is_checksummed=self.is_checksummed,
+            )
+        except ValueError as error:
+            raise refusal(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
+        return checked.batch, checked.indexes, list(checked.refused)
 
     def _routed(
         self, batch: RecordBatch, indexes: Ints, sender: SenderInfo, refused: list[RefusedRecord]
@@ -166,7 +188,7 @@ class MessageWriter:
         return done.batch, indexes[done.rows], done.staged_ms
 
     def _permitted(
-        self, batch: RecordBatch, indexes: Ints, sender: SenderInfo, refused: list[RefusedRecord]
+        self, batch: Records, indexes: Ints, sender: SenderInfo, refused: list[RefusedRecord]
     ) -> Sequence[QueueRows] | None:
         """Return the queues that may be written, None without any; append rows of the others."""
         if self._version is not self.topics.version:
@@ -233,7 +255,7 @@ class MessageWriter:
 
 
 def _check_atomic(
-    batch: RecordBatch | None, refused: Sequence[RefusedRecord], *, request_bytes: int
+    batch: Records | None, refused: Sequence[RefusedRecord], *, request_bytes: int
 ) -> None:
     """Refuse a batch that cannot be stored together.
 

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from ternmq_broker.statistics.counters import SPANS, Counter
 from ternmq_model.names import is_system_topic
-from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.batch import Records
 from ternmq_model.record.format import read_stored_at_ms
 from ternmq_store.queues.read_request import ReadRequest, ReadResult
 
@@ -69,7 +69,7 @@ class BrokerStatistics:
         """Return when a span begins for a counter that is younger than it; monotonic."""
         return self._begun[place][0]
 
-    def put(self, batch: RecordBatch) -> Sequence[Counter]:
+    def put(self, batch: Records) -> Sequence[Counter]:
         """Count a stored batch; return the counters to which its duration is added."""
         messages, length = len(batch), len(batch.data)
         total = self.puts

@@ -22,6 +22,7 @@ from ternmq_model.record.checksum import (
     CHECKSUM_BYTES,
     RESERVED_CHECKSUM,
     crc31_of_ranges,
+    put_checksums,
     rows_with_reserved_checksum,
     strip_checksum,
 )
@@ -57,6 +58,7 @@ from ternmq_model.record.property_rules import (
     property_reason,
     routed_rows,
 )
+from ternmq_model.record.single import SingleRecord
 from ternmq_model.response_code import ResponseCode
 
 _FEW_RECORDS: Final = 6
@@ -111,9 +113,36 @@ class RecordBatch:
     def __len__(self) -> int:
         return len(self.sizes)
 
+    def complete(
+        self,
+        target: memoryview,
+        *,
+        queue_offsets: Ints,
+        physical_offsets: Ints,
+        stored_at_ms: int,
+        born_host: bytes | None,
+        store_host: bytes,
+    ) -> None:
+        """Write the fields that the log sets, and the checksums, into `target`, a copy of `data`.
 
-@dataclass(frozen=True, slots=True)
-class CheckedRecords:
+        `born_host` is that of all records; None = those in the headers.
+        """
+        headers = self.headers
+        headers["queue_offset"] = queue_offsets
+        headers["physical_offset"] = physical_offsets
+        headers["stored_at_ms"] = stored_at_ms
+        if born_host is not None:
+            headers["born_host"] = np.void(born_host)
+        headers["store_host"] = np.void(store_host)
+        put_headers(target, self.starts, headers)
+        if self.is_checksummed:
+            put_checksums(np.frombuffer(target, dtype=np.uint8), self.starts, self.sizes)
+
+
+Records = RecordBatch | SingleRecord
+
+
+class CheckedRecords(NamedTuple):
     """Checked records of a client."""
 
     batch: RecordBatch | None
@@ -200,7 +229,21 @@ def select_rows(batch: RecordBatch, queues: Sequence[QueueRows]) -> tuple[Record
     return kept, rows
 
 
-def conform_checksums(batch: RecordBatch, *, is_checksummed: bool) -> RecordBatch:
+def batch_of(single: SingleRecord) -> RecordBatch:
+    """Return a batch of one record."""
+    return RecordBatch(
+        single.data,
+        single.starts,
+        single.sizes,
+        take_headers(single.data, single.starts, header_type(single.sys_flag)),
+        np.array((single.tag_code,), dtype=np.int64),
+        single.queues,
+        np.array((single.properties_at,), dtype=np.int64),
+        single.is_checksummed,
+    )
+
+
+def conform_checksums(batch: Records, *, is_checksummed: bool) -> Records:
     """Return `batch` with space for a checksum in every record, or in none.
 
     Raises:
@@ -208,6 +251,8 @@ def conform_checksums(batch: RecordBatch, *, is_checksummed: bool) -> RecordBatc
     """
     if batch.is_checksummed is is_checksummed:
         return batch
+    if isinstance(batch, SingleRecord):
+        batch = batch_of(batch)
     return _fit_checksums(batch, is_checksummed=is_checksummed)
 
 
@@ -242,30 +287,6 @@ def _too_long(properties_bytes: int) -> str:
         f"properties have {properties_bytes} bytes with their checksum, "
         f"at most {PROPERTIES_BYTES_MAX} fit"
     )
-
-
-def complete_records(
-    target: memoryview | NDArray[np.uint8],
-    starts: Ints,
-    headers: Headers,
-    *,
-    queue_offsets: Ints,
-    physical_offsets: Ints,
-    stored_at_ms: int,
-    born_host: bytes | None,
-    store_host: bytes,
-) -> None:
-    """Write the headers, completed by the values of the log, at `starts` of `target`.
-
-    `born_host` is that of all records; None = those in the headers.
-    """
-    headers["queue_offset"] = queue_offsets
-    headers["physical_offset"] = physical_offsets
-    headers["stored_at_ms"] = stored_at_ms
-    if born_host is not None:
-        headers["born_host"] = np.void(born_host)
-    headers["store_host"] = np.void(store_host)
-    put_headers(target, starts, headers)
 
 
 def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np.bool_]:

@@ -48,6 +48,14 @@ def checksum_of(record: bytes | memoryview) -> int:
     return crc31(memoryview(record)[:-CHECKSUM_BYTES])
 
 
+def ends_with_reserved(properties: bytes) -> bool:
+    """Return whether encoded properties end with exactly `RESERVED_CHECKSUM`."""
+    at = len(properties) - CHECKSUM_BYTES
+    return properties.endswith(RESERVED_CHECKSUM) and (
+        not at or properties[at - 1] == PAIR_END_CODE
+    )
+
+
 def has_checksum(properties: bytes) -> bool:
     """Return whether encoded properties end with a checksum, valid or not, or its space."""
     at = len(properties) - CHECKSUM_BYTES
@@ -95,6 +103,11 @@ def rows_with_reserved_checksum(data: bytes, properties: Ints, ends: Ints) -> ND
     return last & is_own
 
 
+def put_checksum(record: memoryview) -> None:
+    """Write the checksum of an otherwise complete record with space for one."""
+    record[-_DIGITS_BEFORE_END:-1] = checksum_digits(checksum_of(record))
+
+
 def put_checksums(data: Bytes, starts: Ints, sizes: Ints) -> None:
     """Write the checksums of otherwise complete records with space for one.
 
@@ -104,9 +117,7 @@ def put_checksums(data: Bytes, starts: Ints, sizes: Ints) -> None:
         sizes: Length of each record.
     """
     if len(starts) == 1:
-        end = int(starts[0] + sizes[0])
-        digits = checksum_digits(checksum_of(data.data[int(starts[0]) : end]))
-        data[end - _DIGITS_BEFORE_END : end - 1] = np.frombuffer(digits, dtype=np.uint8)
+        put_checksum(data.data[int(starts[0]) : int(starts[0] + sizes[0])])
         return
     ends = starts + sizes
     _window(data, _DIGITS)[ends - _DIGITS_BEFORE_END] = _digits(data, starts, ends)

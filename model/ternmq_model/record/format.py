@@ -157,8 +157,13 @@ _SYS_FLAG_AT: Final = 36
 FLAGS_BYTE_AT: Final = _SYS_FLAG_AT + 3
 """Position of the byte of the sys flag that has the bits of the hosts and of compression."""
 
+_BORN_HOST_AT: Final = 48
 _STORED_AT: Final = 56
 """Position of the store time behind an IPv4 born host."""
+
+_OFFSETS: Final = struct.Struct(">qq")
+_HOSTS: Final = tuple(struct.Struct(f">{born}sq{store}s") for store in (8, 20) for born in (8, 20))
+"""Hosts and store time, indexed by the two bits of the sys flag."""
 
 HOSTS_SHIFT: Final = 4
 """Position of the two bits of the sys flag that say how long the hosts are."""
@@ -248,6 +253,27 @@ def encode_record(
     return b"".join(
         (head, body, bytes((len(topic),)), topic, pack_length(len(properties)), properties)
     )
+
+
+def complete_header(
+    target: bytearray | memoryview,
+    sys_flag: int,
+    *,
+    queue_offset: int,
+    physical_offset: int,
+    born_host: bytes | None,
+    stored_at_ms: int,
+    store_host: bytes,
+) -> None:
+    """Write the fields that only a broker sets into the record at the begin of `target`.
+
+    `born_host` None = the record has it already. `header_arrays` completes many records.
+    """
+    _OFFSETS.pack_into(target, QUEUE_OFFSET_AT, queue_offset, physical_offset)
+    hosts = _HOSTS[(sys_flag >> HOSTS_SHIFT) & 3]
+    if born_host is None:
+        born_host = hosts.unpack_from(target, _BORN_HOST_AT)[0]
+    hosts.pack_into(target, _BORN_HOST_AT, born_host, stored_at_ms, store_host)
 
 
 def encode_blank(bytes_left: int) -> bytes:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ternmq_model.arrays import Ints
 from ternmq_model.delay import level_delay_ms, wheel_code
-from ternmq_model.index_keys import KeyRows
+from ternmq_model.index_keys import KeyRows, key_hash
 from ternmq_model.names import SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import DELAY, decode_properties
@@ -21,7 +21,7 @@ from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.fields import tag_code_of
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queue_ext import ExtRows
-from ternmq_store.queues.units import Units, make_units
+from ternmq_store.queues.units import Unit, Units, as_units, make_units
 
 BitMaps = Callable[[RecordBatch], Sequence[bytes]]
 """Function that returns each record's bit map of the filters that may match; empty = unknown."""
@@ -62,6 +62,48 @@ class DispatchRequest(NamedTuple):
     units: Sequence[UnitRun]
     keys: KeyRun | None
     """Index keys of the records; None = no index."""
+
+
+class SingleRequest(NamedTuple):
+    """Unit and keys of a single record appended from `start` to `end`."""
+
+    start: PhysicalOffset
+    end: PhysicalOffset
+    stored_at_ms: int
+    queue: ConsumeQueue
+    offsets: Ints
+    """Queue offset of the record."""
+    unit: Unit
+    bit_map: bytes | None
+    words: Sequence[str] | None
+    """Index keys of the record; None = no index."""
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return 1
+
+    @property
+    def units(self) -> Sequence[UnitRun]:
+        """Unit of the record, as in `DispatchRequest`."""
+        ext = None if self.bit_map is None else ExtRows(self._times(), (self.bit_map,))
+        return (UnitRun(self.queue, self.offsets, as_units(self.unit), ext),)
+
+    @property
+    def keys(self) -> KeyRun | None:
+        """Index keys of the record, as in `DispatchRequest`."""
+        if self.words is None:
+            return None
+        rows = np.zeros(len(self.words), dtype=np.int64)
+        hashes = [key_hash(self.queue.topic, word) for word in self.words]
+        offsets = np.array((self.unit.offset,), dtype=np.int64)
+        return KeyRun(KeyRows(rows, np.array(hashes, dtype=np.int32)), offsets, self._times())
+
+    def _times(self) -> Ints:
+        return np.array((self.stored_at_ms,), dtype=np.int64)
+
+
+Requests = DispatchRequest | SingleRequest
 
 
 def unit_runs(

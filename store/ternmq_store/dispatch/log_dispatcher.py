@@ -23,14 +23,14 @@ from ternmq_model.record.format import FLAG_PREPARED
 from ternmq_model.record.scanner import LogChunk, Verify
 from ternmq_store.dispatch.dispatch_request import (
     BitMaps,
-    DispatchRequest,
     KeyRun,
+    Requests,
     UnitRun,
     join_keys,
     unit_runs,
 )
 from ternmq_store.log.checksum_ranges import VerifyRange, check_bodies
-from ternmq_store.log.commit_log import CommitLog, Placement
+from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
@@ -115,7 +115,7 @@ class LogDispatcher:
         self.log = log
         self._queues = queues
         self.index = index
-        self._requests: deque[DispatchRequest] = deque()
+        self._requests: deque[Requests] = deque()
         self._requested = 0
         self.dropped: dict[str, PhysicalOffset] = {}
         self.pads = True
@@ -130,38 +130,14 @@ class LogDispatcher:
         self.is_dispatching = True
         self.doubts = False
 
-    def add(
-        self,
-        batch: RecordBatch,
-        rows_of: Sequence[tuple[ConsumeQueue, Ints]],
-        placement: Placement,
-        *,
-        start: PhysicalOffset,
-        queue_offsets: Ints,
-        stored_at_ms: int,
-        keys: KeyRows | None,
-    ) -> None:
-        """Queue the request of a batch that was just appended at `start`.
+    def add(self, request: Requests) -> None:
+        """Queue the request of records that were just appended.
 
         Beyond the limit of requests there is none: then the records are read from the log.
         """
-        if self._requested >= REQUESTED_RECORDS_MAX:
-            return
-        count, offsets = len(batch), placement.physical_offsets
-        times = np.full(count, stored_at_ms, dtype=np.int64)
-        runs = unit_runs(
-            batch,
-            rows_of,
-            offsets=offsets,
-            queue_offsets=queue_offsets,
-            stored_at_ms=times,
-            bit_maps=self.bit_maps,
-        )
-        key_run = None if keys is None else KeyRun(keys, offsets, times)
-        self._requests.append(
-            DispatchRequest(start, placement.end, stored_at_ms, count, runs, key_run)
-        )
-        self._requested += count + _REQUEST_RECORDS
+        if self._requested < REQUESTED_RECORDS_MAX:
+            self._requests.append(request)
+            self._requested += request.records + _REQUEST_RECORDS
 
     def _forget_request(self) -> None:
         self._requested -= self._requests.popleft().records + _REQUEST_RECORDS
@@ -209,9 +185,9 @@ class LogDispatcher:
                 break
         return DispatchResult(_arrivals(moved), self.offset < limit and count >= messages_max)
 
-    def _next_requests(self, limit: PhysicalOffset, records_max: int) -> Sequence[DispatchRequest]:
+    def _next_requests(self, limit: PhysicalOffset, records_max: int) -> Sequence[Requests]:
         """Return successive requests from `offset` on."""
-        requests: list[DispatchRequest] = []
+        requests: list[Requests] = []
         offset, records = self.offset, 0
         for request in self._requests:
             if request.start != offset or request.end > limit or records >= records_max:
@@ -220,7 +196,7 @@ class LogDispatcher:
             offset, records = request.end, records + request.records
         return requests
 
-    def _follow(self, requests: Sequence[DispatchRequest], moved: Moved) -> int:
+    def _follow(self, requests: Sequence[Requests], moved: Moved) -> int:
         for request in requests:
             for run in request.units:
                 if self.dropped and request.start < self.dropped.get(run.queue.topic, 0):

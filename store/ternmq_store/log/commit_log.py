@@ -2,18 +2,15 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ternmq_model.arrays import Ints
 from ternmq_model.errors import BrokerBusy, CorruptRecord, MessageRefused, StoreFull
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.batch import RecordBatch, complete_records
-from ternmq_model.record.checksum import put_checksums
+from ternmq_model.record.batch import Records
 from ternmq_model.record.format import BLANK_BYTES, Record, decode_record, encode_blank
 from ternmq_model.record.scanner import LogChunk, Verify, scan_records
 from ternmq_model.response_code import ResponseCode
@@ -55,8 +52,7 @@ class BatchSlice(NamedTuple):
     """Length of the blank record behind the rows; -1 = there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """Places of a batch in the log before it is written."""
 
     pieces: Sequence[BatchSlice]
@@ -86,7 +82,7 @@ class CommitLog:
         """Log offset from which files are reserved and not yet filled with zeros."""
         self._is_wanted = False
         self._shortage: OSError | None = None
-        self._scratch = np.zeros(0, dtype=np.uint8)
+        self._scratch = memoryview(b"")
 
     @property
     def start(self) -> PhysicalOffset:
@@ -108,7 +104,7 @@ class CommitLog:
         """Error of the last attempt to make the next file; None when it was made."""
         return self._shortage
 
-    def allocate(self, batch: RecordBatch, *, atomic: bool = False) -> Placement:
+    def allocate(self, batch: Records, *, atomic: bool = False) -> Placement:
         """Allocate places for the records of `batch`, and make files where they are needed.
 
         An `atomic` batch goes into one file, the next one if need be.
@@ -131,7 +127,7 @@ class CommitLog:
             return self._allocate_in_next(batch)
         return self._allocate_in_many(batch.starts, batch.sizes)
 
-    def _allocate_in_next(self, batch: RecordBatch) -> Placement:
+    def _allocate_in_next(self, batch: Records) -> Placement:
         """Place the batch in the file behind this one, which a blank record ends."""
         total, begin = len(batch.data), self.end
         self._check_length(total, "batch")
@@ -206,7 +202,7 @@ class CommitLog:
 
     def write(
         self,
-        batch: RecordBatch,
+        batch: Records,
         placement: Placement,
         *,
         queue_offsets: Ints,
@@ -221,18 +217,14 @@ class CommitLog:
         """
         # Completed beside the log, so that no page of the log ever holds half-made records.
         done = self._copy(batch.data)
-        complete_records(
+        batch.complete(
             done,
-            batch.starts,
-            batch.headers,
             queue_offsets=queue_offsets,
             physical_offsets=placement.physical_offsets,
             stored_at_ms=stored_at_ms,
             born_host=born_host,
             store_host=store_host,
         )
-        if batch.is_checksummed:
-            put_checksums(done, batch.starts, batch.sizes)
         if self.pool is not None:
             writes = [self._write_of(piece, batch, done) for piece in placement.pieces]
             self.pool.put(writes, self.end, placement.end, stored_at_ms=stored_at_ms)
@@ -243,36 +235,32 @@ class CommitLog:
                 self._put(piece, batch, done)
         self.end = placement.end
 
-    def _copy(self, data: bytes) -> NDArray[np.uint8]:
+    def _copy(self, data: bytes) -> memoryview:
         """Return a copy of `data`: a new one for the pool, else in a buffer for all batches."""
         if self.pool is not None:
-            return np.frombuffer(bytearray(data), dtype=np.uint8)
+            return memoryview(bytearray(data))
         if len(self._scratch) < len(data):
-            self._scratch = np.empty(max(len(data), _PIECE_BYTES), dtype=np.uint8)
+            self._scratch = memoryview(bytearray(max(len(data), _PIECE_BYTES)))
         done = self._scratch[: len(data)]
-        done[:] = np.frombuffer(data, dtype=np.uint8)
+        done[:] = data
         return done
 
-    def _write_of(
-        self, piece: BatchSlice, batch: RecordBatch, done: NDArray[np.uint8]
-    ) -> PoolWrite:
+    def _write_of(self, piece: BatchSlice, batch: Records, done: memoryview) -> PoolWrite:
         file = self.files.at(piece.offset)
         parts: list[bytes | memoryview] = []
         if piece.last > piece.first:
             begin, end = _extent(piece, batch)
-            parts.append(done.data[begin:end])
+            parts.append(done[begin:end])
         if piece.bytes_left >= 0:
             parts.append(encode_blank(piece.bytes_left))
         return PoolWrite(file.file, piece.offset - file.base, parts)
 
-    def _put(self, piece: BatchSlice, batch: RecordBatch, done: NDArray[np.uint8]) -> None:
+    def _put(self, piece: BatchSlice, batch: Records, done: memoryview) -> None:
         file = self.files.at(piece.offset)
-        target = file.bytes
-        position = piece.offset - file.base
+        target, position = file.view, piece.offset - file.base
         if piece.bytes_left >= 0:
-            blank = np.frombuffer(encode_blank(piece.bytes_left), dtype=np.uint8)
             at = file.file_bytes - piece.bytes_left
-            target[at : at + BLANK_BYTES] = blank
+            target[at : at + BLANK_BYTES] = encode_blank(piece.bytes_left)
         if piece.last > piece.first:
             begin, end = _extent(piece, batch)
             head_end = begin + BLANK_BYTES
@@ -488,7 +476,9 @@ class CommitLog:
         self.files.close()
 
 
-def _extent(piece: BatchSlice, batch: RecordBatch) -> tuple[int, int]:
+def _extent(piece: BatchSlice, batch: Records) -> tuple[int, int]:
     """Return start and end of the bytes of the rows of `piece`, at least one, in the batch."""
+    if piece.last - piece.first == len(batch):
+        return 0, len(batch.data)
     last = piece.last - 1
     return int(batch.starts[piece.first]), int(batch.starts[last] + batch.sizes[last])

@@ -3,6 +3,7 @@
 A unit is 20 bytes: physical offset 8, record size 4, tag code 8, big-endian.
 """
 
+import struct
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,6 +20,9 @@ Units = NDArray[np.void]
 _FIELDS: Final[list[Any]] = [("offset", ">i8"), ("size", ">i4"), ("tag_code", ">i8")]
 UNIT: Final[np.dtype[np.void]] = np.dtype(_FIELDS)
 assert UNIT.itemsize == UNIT_BYTES
+
+_UNIT: Final = struct.Struct(">qiq")
+assert _UNIT.size == UNIT_BYTES
 
 _NO_LIMIT: Final = (1 << 63) - 1
 
@@ -55,7 +59,7 @@ def decode_units(data: bytes | memoryview) -> Units:
 
 def as_units(unit: Unit) -> Units:
     """Return one unit in the layout of its file."""
-    return np.array([tuple(unit)], dtype=UNIT)
+    return decode_units(_UNIT.pack(*unit))
 
 
 def make_units(offsets: Ints, sizes: Ints, tag_codes: Ints) -> Units:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ternmq_model.properties import tag_code
-from ternmq_model.record.batch import CheckedRecords, check_records, complete_records, select_rows
+from ternmq_model.record.batch import CheckedRecords, check_records, select_rows
 from ternmq_model.record.checksum import RESERVED_CHECKSUM
 from ternmq_model.record.fields import tag_code_of
 from ternmq_model.record.format import FLAG_COMMIT, FLAG_COMPRESSED, decode_record
@@ -125,10 +125,8 @@ def test_selection_keeps_rows_and_queues_together() -> None:
 def test_completion_fills_in_offsets_hosts_and_time() -> None:
     batch = batch_of(record(body=b"one", born_host=bytes(8)), record(body=b"three"))
     target = bytearray(batch.data)
-    complete_records(
+    batch.complete(
         memoryview(target),
-        batch.starts,
-        batch.headers,
         queue_offsets=np.array([7, 8]),
         physical_offsets=batch.starts + 1000,
         stored_at_ms=42,
