@@ -14,8 +14,9 @@ of them, `IgnoreNotMatch`, ignores unknown members.
 """
 
 import re
-import zlib
 from typing import Any, Final, cast
+
+from ternmq_model.crc32 import crc32
 
 CHECKSUM_MEMBER: Final = "crc32"
 
@@ -29,7 +30,7 @@ def add_checksum(text: str) -> bytes:
     head = text.rstrip().removesuffix("}").rstrip()
     data = head.encode()
     comma = "" if head.endswith("{") else ","
-    return data + f'{comma}\n\t"{CHECKSUM_MEMBER}": "{zlib.crc32(data):08x}"\n}}\n'.encode()
+    return data + f'{comma}\n\t"{CHECKSUM_MEMBER}": "{crc32(data):08x}"\n}}\n'.encode()
 
 
 def verify_checksum(data: bytes) -> bool:
@@ -41,7 +42,7 @@ def verify_checksum(data: bytes) -> bool:
     match = _LAST_MEMBER.search(data, max(0, len(data) - _BYTES_MAX))
     if match is None:
         return False
-    if int(match[1], 16) != zlib.crc32(data[: match.start()]):
+    if int(match[1], 16) != crc32(data[: match.start()]):
         raise ValueError("the checksum differs")
     return True
 

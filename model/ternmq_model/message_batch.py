@@ -1,11 +1,10 @@
 """Decoding of record batches with numpy, for pulls of a queue."""
 
-import zlib
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.arrays import Ints
+from ternmq_model.crc32 import crc32
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.queue import MessageQueue
@@ -85,7 +84,7 @@ def decode_records(
 def _check_bodies(
     data: bytes, begins: list[int], ends: list[int], expected: list[int], starts: Ints
 ) -> None:
-    view, crc32 = memoryview(data), zlib.crc32
+    view = memoryview(data)
     found = [crc32(view[begin:end]) & CRC31_MASK for begin, end in zip(begins, ends, strict=True)]
     if found != expected:
         for at, crc, wanted, begin, end in zip(

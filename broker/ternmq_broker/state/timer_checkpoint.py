@@ -10,9 +10,9 @@ numbers. Source: RocketMQ `TimerCheckpoint`.
 """
 
 import struct
-import zlib
 from typing import Final, NamedTuple, Self
 
+from ternmq_model.crc32 import crc32
 from ternmq_model.offsets import PhysicalOffset
 
 _FIELDS: Final = struct.Struct(">7q")
@@ -46,7 +46,7 @@ class TimerCheckpoint(NamedTuple):
     def encode(self) -> bytes:
         """Return the content of the file."""
         numbers, look = _FIELDS.pack(*self[:-1]), _LOOK.pack(self.look_behind)
-        checksum = _CHECKSUM.pack(_MARK, zlib.crc32(numbers + look))
+        checksum = _CHECKSUM.pack(_MARK, crc32(numbers + look))
         return (numbers + checksum + look).ljust(_FILE_BYTES, b"\0")
 
     @classmethod
@@ -102,7 +102,7 @@ def verify_timer_checksum(data: bytes) -> bool:
     if mark != _MARK:
         return False
     look = data[_LOOK_AT:][: _LOOK.size].ljust(_LOOK.size, b"\0")
-    if checksum != zlib.crc32(data[: _FIELDS.size] + look):
+    if checksum != crc32(data[: _FIELDS.size] + look):
         raise ValueError("the checksum differs")
     return True
 

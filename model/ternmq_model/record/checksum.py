@@ -9,13 +9,13 @@ digits, and the log fills in the value last. For readers without support it is o
 Source: RocketMQ `MessageExtEncoder`, `CommitLog` (`enabledAppendPropCRC`).
 """
 
-import zlib
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.arrays import Bytes, Ints
+from ternmq_model.crc32 import crc32
 from ternmq_model.properties import CRC32, PAIR_END_CODE, encode_name, encode_pair
 from ternmq_model.record.format import CRC31_MASK, crc31
 
@@ -33,7 +33,7 @@ assert len(RESERVED_CHECKSUM) == CHECKSUM_BYTES
 
 def crc31_of_ranges(data: bytes | memoryview | Bytes, starts: Ints, ends: Ints) -> Ints:
     """Return `crc31` of the bytes of `data` from each of `starts` to its end."""
-    view, crc32 = np.frombuffer(data, dtype=np.uint8).data, zlib.crc32
+    view = np.frombuffer(data, dtype=np.uint8).data
     pairs = zip(starts.tolist(), ends.tolist(), strict=True)
     return np.array([crc32(view[start:end]) for start, end in pairs], dtype=np.int64) & CRC31_MASK
 

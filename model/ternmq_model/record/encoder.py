@@ -1,11 +1,11 @@
 """Encoder of records for one broker, with constant parts encoded once."""
 
-import zlib
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
+from ternmq_model.crc32 import crc32
 from ternmq_model.errors import IllegalMessage
 from ternmq_model.properties import PAIR_END_BYTE, UNIQUE_KEY, encode_name
 from ternmq_model.record.format import (
@@ -84,7 +84,7 @@ class RecordEncoder:
         head = self._layout.pack(
             total,
             MAGIC_V1,
-            zlib.crc32(body) & CRC31_MASK,  # `crc31` without its call, for every message
+            crc32(body) & CRC31_MASK,  # `crc31` without its call, for every message
             queue_id,
             flag,
             0,
@@ -129,7 +129,7 @@ class RecordEncoder:
         Raises:
             IllegalMessage: Properties of a record are too long. No record is returned.
         """
-        suffix, crc32 = self._suffix, zlib.crc32
+        suffix = self._suffix
         wholes = [
             _PROPERTIES % (key, some, suffix)
             for key, some in zip(unique_keys, properties, strict=True)

@@ -17,10 +17,10 @@ Source: RocketMQ `MessageExtEncoder`, `MessageDecoder`, `CommitLog`.
 """
 
 import struct
-import zlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from ternmq_model.crc32 import crc32
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 
@@ -74,7 +74,7 @@ CRC31_MASK: Final = 0x7FFFFFFF
 
 def crc31(data: bytes | memoryview) -> int:
     """Return the CRC-32 of `data` without its top bit: all checksums of RocketMQ's records."""
-    return zlib.crc32(data) & CRC31_MASK
+    return crc32(data) & CRC31_MASK
 
 
 class RecordHeader(NamedTuple):

@@ -4,10 +4,10 @@ The upper half of a number comes from the broker's name, so numbers do not chang
 come and go.
 """
 
-import zlib
 from collections.abc import Iterable
 from typing import Final
 
+from ternmq_model.crc32 import crc32
 from ternmq_model.errors import UsageError
 
 QUEUE_BITS: Final = 16
@@ -22,7 +22,7 @@ def partition_number(broker_name: str, queue_id: int) -> int:
     """
     if not 0 <= queue_id < 1 << QUEUE_BITS:
         raise UsageError(f"queue {queue_id} of {broker_name}: view=kafka has numbers to 65535")
-    return (zlib.crc32(broker_name.encode()) & BROKER_MASK) << QUEUE_BITS | queue_id
+    return (crc32(broker_name.encode()) & BROKER_MASK) << QUEUE_BITS | queue_id
 
 
 def check_partition_numbers(broker_names: Iterable[str]) -> None:

@@ -10,13 +10,13 @@ of their length (kind 1); others are padded with zeros to the longest (kind 0).
 """
 
 import struct
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.crc32 import crc32
 from ternmq_model.errors import UsageError
 from ternmq_model.offsets import PhysicalOffset
 
@@ -195,7 +195,7 @@ def encode_staged(staged: StagedMessages) -> bytes:
         packed,
     )
     whole = b"".join(parts)
-    return whole + _CRC.pack(zlib.crc32(whole))
+    return whole + _CRC.pack(crc32(whole))
 
 
 def decode_staged(data: bytes) -> StagedMessages:
@@ -217,7 +217,7 @@ def _decode(data: bytes) -> StagedMessages:
     if version != _VERSION:
         raise ValueError(f"version {version}, known is {_VERSION}")
     (crc,) = _CRC.unpack(data[-_CRC.size :])
-    if crc != zlib.crc32(data[: -_CRC.size]):
+    if crc != crc32(data[: -_CRC.size]):
         raise ValueError("their checksum differs")
     at = _HEAD.size
     texts: list[str] = []

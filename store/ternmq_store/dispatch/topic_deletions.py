@@ -6,11 +6,11 @@ space, and the name. The last line is a checksum, which earlier versions ignore.
 the file.
 """
 
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from ternmq_model.crc32 import crc32
 from ternmq_model.errors import IllegalName, StateDamaged
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset
@@ -50,7 +50,7 @@ def load_deletions(
 def encode_deletions(deletions: Mapping[str, PhysicalOffset]) -> bytes:
     """Return the file's bytes: a line for each topic, and a checksum of these lines."""
     text = "".join(f"{at} {topic}\n" for topic, at in deletions.items()).encode()
-    return text + _CHECKSUM + f"{zlib.crc32(text):08x}\n".encode()
+    return text + _CHECKSUM + f"{crc32(text):08x}\n".encode()
 
 
 def decode_deletions(data: bytes) -> dict[str, PhysicalOffset]:
@@ -60,7 +60,7 @@ def decode_deletions(data: bytes) -> dict[str, PhysicalOffset]:
         ValueError: The checksum does not match.
     """
     text, separator, checksum = data.rpartition(_CHECKSUM)
-    if separator and checksum.strip() != f"{zlib.crc32(text):08x}".encode():
+    if separator and checksum.strip() != f"{crc32(text):08x}".encode():
         raise ValueError("the checksum differs")
     lines = (text if separator else data).decode("ascii", "replace").splitlines()
     return dict(_parse(line) for line in lines if _is_sound(line))

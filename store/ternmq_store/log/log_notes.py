@@ -5,13 +5,13 @@ and the notes of an open session are void after it (docs/formats/store-notes.md)
 """
 
 import enum
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ternmq_model.crc32 import crc32
 from ternmq_model.errors import IllegalName, StateDamaged
 from ternmq_model.file_generations import read_state
 from ternmq_model.names import check_topic
@@ -151,7 +151,7 @@ def encode_notes(notes: LogNotes) -> bytes:
         *(f"index {_one_line(line)}" for line in notes.index),
     ]
     text = "".join(f"{line}\n" for line in lines).encode()
-    return text + f"crc32 {zlib.crc32(text):08x}\n".encode()
+    return text + f"crc32 {crc32(text):08x}\n".encode()
 
 
 def _one_line(text: str) -> str:
@@ -165,7 +165,7 @@ def decode_notes(data: bytes) -> LogNotes:
         ValueError: The bytes are cut, altered, or of a later version.
     """
     text, separator, checksum = data.rpartition(b"crc32 ")
-    if not separator or checksum.strip() != f"{zlib.crc32(text):08x}".encode():
+    if not separator or checksum.strip() != f"{crc32(text):08x}".encode():
         raise ValueError("the checksum differs")
     facts: dict[str, list[str]] = {}
     for line in text.decode().splitlines():

@@ -5,12 +5,12 @@ fault in the map would stop the event loop for the time of the disk.
 """
 
 import logging
-import zlib
 from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final
 
+from ternmq_model.crc32 import crc32
 from ternmq_model.errors import invalid
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.filesystem import FileSystem
@@ -124,7 +124,7 @@ class LogChecksum:
                     data = file.read(at - base, min(_PIECE_BYTES, end - at))
                     if not data:
                         raise OSError(f"{file_name(base)} ends at {at - base}")
-                    crc = zlib.crc32(data, crc)
+                    crc = crc32(data, crc)
                     at += len(data)
         return crc
 

@@ -3,7 +3,6 @@
 A revision names the term of the broker that sent it, so that revisions of two terms differ.
 """
 
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +21,7 @@ from ternmq_broker.state.offsets import VersionedOffset
 from ternmq_broker.state.tables import Tables
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_broker.state.transaction_scan_offset import GROUP
+from ternmq_model.crc32 import crc32
 from ternmq_model.data_version import DataVersion
 from ternmq_model.names import HALF_TOPIC, OP_TOPIC
 from ternmq_model.offsets import PhysicalOffset
@@ -132,7 +132,7 @@ class TableSnapshots:
 
     def _transactions_token(self) -> str:
         rows = "".join(map(str, self._transaction_rows()))
-        return f"{self._tables.scan_offset.offset}.{zlib.crc32(rows.encode())}"
+        return f"{self._tables.scan_offset.offset}.{crc32(rows.encode())}"
 
     def _transactions(self) -> _Content:
         rows = self._transaction_rows()
@@ -150,7 +150,7 @@ class TableSnapshots:
 
     def _deletions_token(self) -> str:
         lines = "".join(f"{at} {topic}\n" for topic, at in sorted(self._deletions().items()))
-        return str(zlib.crc32(lines.encode()))
+        return str(crc32(lines.encode()))
 
 
 def _now(content: Mapping[str, Any]) -> _Content:
