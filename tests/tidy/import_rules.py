@@ -33,6 +33,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "grpc": frozenset({"remoting"}),
     "grpc_health": frozenset({"remoting"}),
     "grpc_reflection": frozenset({"remoting"}),
+    "isal": frozenset({"model"}),
     "jinja2": frozenset({"pipeline"}),
     "markupsafe": frozenset({"pipeline"}),
     "matplotlib": frozenset({"pipeline"}),
