@@ -50,13 +50,12 @@ class UniqueKeys:
         self._counter = counter = (self._counter + 1) & 0xFFFF
         return b"%s%04X" % (self._prefix, counter)
 
-    def next_many(self, count: int, now_ms: int) -> list[bytes]:
-        """Return `count` new keys, at most 65,536: more keys in a millisecond would repeat."""
+    def reserve(self, count: int, now_ms: int) -> tuple[bytes, int]:
+        """Return what `count` new keys begin with, and the counter of the first."""
         self.next(now_ms)
-        prefix = self._prefix
         first = self._counter
         self._counter = (first + count - 1) & 0xFFFF
-        return [b"%s%04X" % (prefix, (first + index) & 0xFFFF) for index in range(count)]
+        return self._prefix, first
 
     def _prefix_at(self, now_ms: int) -> bytes:
         if not self._month_began_ms <= now_ms < self._month_ends_ms:

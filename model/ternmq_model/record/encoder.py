@@ -1,10 +1,13 @@
 """Encoder of records for one broker, with constant parts encoded once."""
 
 from collections.abc import Sequence
-from typing import Final
+from functools import lru_cache
+from itertools import chain, repeat
+from typing import Any, Final
 
 import numpy as np
 
+from ternmq_model.arrays import Ints
 from ternmq_model.crc32 import crc32
 from ternmq_model.errors import IllegalMessage
 from ternmq_model.properties import PAIR_END_BYTE, UNIQUE_KEY, encode_name
@@ -17,10 +20,25 @@ from ternmq_model.record.format import (
     host_flags,
     pack_length,
 )
-from ternmq_model.record.header_arrays import header_pieces, header_type, pack_lengths
+from ternmq_model.record.header_arrays import header_type, pieces_of
+from ternmq_model.unique_key_columns import KeyColumn
 
-_PROPERTIES: Final = encode_name(UNIQUE_KEY) + b"%b" + PAIR_END_BYTE + b"%b%b"
+_UNIQUE_KEY: Final = encode_name(UNIQUE_KEY)
+_PROPERTIES: Final = _UNIQUE_KEY + b"%b" + PAIR_END_BYTE + b"%b%b"
 """Format of the properties: value of the unique key, other properties, suffix."""
+
+
+@lru_cache
+def _tail_type(topic_bytes: int, key_bytes: int, end_bytes: int) -> "np.dtype[np.void]":
+    """Return the structure of what follows a body, up to where properties begin to differ."""
+    fields: list[Any] = [
+        ("topic", f"V{1 + topic_bytes}"),
+        ("length", ">i2"),
+        ("name", f"V{len(_UNIQUE_KEY)}"),
+        ("key", f"S{key_bytes}"),
+        ("end", f"V{end_bytes}"),
+    ]
+    return np.dtype(fields)
 
 
 class RecordEncoder:
@@ -107,17 +125,19 @@ class RecordEncoder:
         topic: bytes,
         queue_ids: Sequence[int],
         bodies: Sequence[bytes],
-        unique_keys: Sequence[bytes],
+        unique_keys: KeyColumn,
         properties: Sequence[bytes],
         flags: Sequence[int],
         *,
         born_at_ms: int | Sequence[int],
         sys_flags: Sequence[int] | None = None,
-    ) -> list[bytes]:
-        """Return records of one topic, equal to those of `encode` one by one.
+    ) -> tuple[list[bytes], Ints]:
+        """Return pieces of the records of one topic, and the size of each record.
+
+        The joined pieces equal the joined records of `encode`, of which none is made.
 
         Args:
-            topic: Checked topic. All following columns have the same length.
+            topic: Checked topic. All following columns have the same length, at least 1.
             queue_ids: Queue id of each record.
             bodies: Body of each record.
             unique_keys: Unique key of each record.
@@ -129,23 +149,19 @@ class RecordEncoder:
         Raises:
             IllegalMessage: Properties of a record are too long. No record is returned.
         """
-        suffix = self._suffix
-        wholes = [
-            _PROPERTIES % (key, some, suffix)
-            for key, some in zip(unique_keys, properties, strict=True)
-        ]
-        count = len(wholes)
-        body_bytes = np.fromiter(map(len, bodies), dtype=np.int64, count=count)
-        whole_bytes = np.fromiter(map(len, wholes), dtype=np.int64, count=count)
-        longest = int(whole_bytes.max(initial=0))
+        count, first = len(bodies), properties[0]
+        is_same = properties.count(first) == count
+        added_bytes = len(_UNIQUE_KEY) + unique_keys.itemsize + 1 + len(self._suffix)
+        whole_bytes = np.array([len(first)] if is_same else [*map(len, properties)]) + added_bytes
+        longest = int(whole_bytes.max())
         if longest > self._properties_bytes_max:
             raise self._too_long(topic, longest)
+        body_bytes = np.fromiter(map(len, bodies), np.int64, count)
         headers = np.zeros(count, dtype=self._kind)
-        headers["total_bytes"] = body_bytes + whole_bytes + (self._fixed_bytes + len(topic))
+        total_bytes = body_bytes + whole_bytes + (self._fixed_bytes + len(topic))
+        headers["total_bytes"] = total_bytes
         headers["magic"] = MAGIC_V1
-        headers["body_crc"] = (
-            np.fromiter(map(crc32, bodies), dtype=np.int64, count=count) & CRC31_MASK
-        )
+        headers["body_crc"] = np.fromiter(map(crc32, bodies), np.int64, count) & CRC31_MASK
         headers["queue_id"] = queue_ids
         headers["flag"] = flags
         headers["sys_flag"] = self._flags
@@ -155,12 +171,17 @@ class RecordEncoder:
         headers["born_host"] = np.void(self._born_host)
         headers["store_host"] = np.void(self._store_host)
         headers["body_bytes"] = body_bytes
-        heads, middle = header_pieces(headers), encode_topic(topic)
-        lengths = pack_lengths(whole_bytes)
-        return [
-            b"%b%b%b%b%b" % (head, body, middle, length, whole)
-            for head, body, length, whole in zip(heads, bodies, lengths, wholes, strict=True)
-        ]
+        end = PAIR_END_BYTE + (first + self._suffix if is_same else b"")
+        tails = np.empty(count, _tail_type(len(topic), unique_keys.itemsize, len(end)))
+        tails["topic"] = np.void(encode_topic(topic))
+        tails["length"] = whole_bytes
+        tails["name"] = np.void(_UNIQUE_KEY)
+        tails["key"] = unique_keys
+        tails["end"] = np.void(end)
+        columns = [pieces_of(headers), bodies, pieces_of(tails)]
+        if not is_same:
+            columns += [properties, repeat(self._suffix, count)]
+        return list(chain.from_iterable(zip(*columns, strict=True))), total_bytes
 
     def _too_long(self, topic: bytes, length: int) -> IllegalMessage:
         return IllegalMessage(

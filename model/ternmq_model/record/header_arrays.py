@@ -85,9 +85,9 @@ def _window(
     )
 
 
-def header_pieces(headers: Headers) -> list[bytes]:
-    """Return the bytes of each header."""
-    pieces: list[bytes] = headers.view(f"V{headers.dtype.itemsize}").tolist()
+def pieces_of(structures: Headers) -> list[bytes]:
+    """Return the bytes of each header, or of another structure."""
+    pieces: list[bytes] = structures.view(f"V{structures.dtype.itemsize}").tolist()
     return pieces
 
 

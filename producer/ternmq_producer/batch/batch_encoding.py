@@ -4,12 +4,15 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-from ternmq_model.arrays import pack_int32s
+import numpy as np
+
+from ternmq_model.arrays import Ints, pack_int32s
 from ternmq_model.errors import IllegalMessage
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.properties import UNIQUE_KEY
 from ternmq_model.record.encoder import RecordEncoder
 from ternmq_model.record.format import OVERHEAD_BYTES, OVERHEAD_BYTES_MAX
+from ternmq_model.unique_key_columns import next_keys
 from ternmq_producer.batch.atomic_batch import check_length
 from ternmq_producer.batch.batcher import ProducerBatch
 from ternmq_producer.batch.pending_send import (
@@ -122,16 +125,19 @@ class StreamFormat:
             now_ms: Time of the monotonic clock.
         """
         behind_ms = wall_ms - now_ms
+        pieces, sizes = list[bytes](), list[Ints]()
         if len(batch.singles) < _MANY:
-            records = [self._encode_one(pending, wall_ms, behind_ms) for pending in batch.singles]
+            pieces = [self._encode_one(pending, wall_ms, behind_ms) for pending in batch.singles]
+            sizes.append(np.array([*map(len, pieces)], dtype=np.int64))
         else:
-            records = list[bytes]()
             for _, group in groupby(batch.singles, _topic_of):
-                records += self._encode_group(list(group), wall_ms, behind_ms)
+                more, more_sizes = self._encode_group(list(group), wall_ms, behind_ms)
+                pieces += more
+                sizes.append(more_sizes)
         for part in batch.parts:
-            if not part.unique_keys:
-                part.unique_keys = self._keys.next_many(len(part), wall_ms)
-            records += self._encoder.encode_many(
+            if part.unique_keys is None:
+                part.unique_keys = next_keys(self._keys, len(part), wall_ms)
+            more, more_sizes = self._encoder.encode_many(
                 part.topic,
                 part.queue_ids,
                 part.bodies,
@@ -141,10 +147,12 @@ class StreamFormat:
                 born_at_ms=behind_ms + part.started_ms,
                 sys_flags=part.sys_flags,
             )
+            pieces += more
+            sizes.append(more_sizes)
         return messages.SendStreamRequest(
             batch=messages.SendBatch(
-                records=b"".join(records),
-                record_sizes=pack_int32s([len(record) for record in records]),
+                records=b"".join(pieces),
+                record_sizes=pack_int32s(np.concatenate(sizes)),
                 is_retry=batch.is_retry,
                 is_whole=batch.is_atomic,
             )
@@ -166,17 +174,20 @@ class StreamFormat:
 
     def _encode_group(
         self, singles: list[PendingSend], wall_ms: int, behind_ms: int
-    ) -> list[bytes]:
-        """Encode messages of one topic by columns, which takes half as long."""
-        for pending, key in zip(singles, self._keys.next_many(len(singles), wall_ms), strict=True):
+    ) -> tuple[list[bytes], Ints]:
+        """Encode messages of one topic by columns, which takes a third of the time."""
+        keys = next_keys(self._keys, len(singles), wall_ms)
+        for index, (pending, key) in enumerate(zip(singles, keys.tolist(), strict=True)):
             if not pending.unique_key:
                 pending.unique_key = key
+            else:
+                keys[index] = pending.unique_key
         sys_flags = [pending.sys_flag for pending in singles]
         return self._encoder.encode_many(
             singles[0].topic,
             [pending.queue.queue_id for pending in singles],
             [pending.body for pending in singles],
-            [pending.unique_key for pending in singles],
+            keys,
             [pending.properties for pending in singles],
             [pending.flag for pending in singles],
             born_at_ms=[behind_ms + pending.started_ms for pending in singles],

@@ -11,6 +11,7 @@ from ternmq_model.errors import TernError
 from ternmq_model.message import SendManyFailed, SendResult, SendStatus
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
+from ternmq_model.unique_key_columns import KeyColumn
 from ternmq_producer.batch.send_errors import renewed
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Bulk:
         self.queue_offsets = np.full(count, -1, dtype=np.int64)
         self.physical_offsets = np.full(count, -1, dtype=np.int64)
         self.statuses = bytearray(count)
-        self.unique_keys: list[bytes] = [b""] * count
+        self.unique_keys: KeyColumn = np.zeros(count, dtype="S1")
         self.queues: list[MessageQueue | None] = [None] * count
         self.store_hosts: list[bytes] = [b""] * count
         self.errors: dict[int, TernError] = {}
@@ -62,7 +63,7 @@ class Bulk:
         self,
         positions: Sequence[int],
         status: int,
-        unique_keys: list[bytes],
+        unique_keys: KeyColumn,
         queues: list[MessageQueue],
         queue_offsets: NDArray[np.int64],
         physical_offsets: NDArray[np.int64],
@@ -70,6 +71,7 @@ class Bulk:
     ) -> None:
         """Answer the messages at `positions` as stored."""
         count = len(positions)
+        self._widen(unique_keys.itemsize)
         if isinstance(positions, range) and positions.step == 1:
             span = slice(positions.start, positions.stop)
             self.queue_offsets[span] = queue_offsets
@@ -82,10 +84,10 @@ class Bulk:
         else:
             self.queue_offsets[positions] = queue_offsets
             self.physical_offsets[positions] = physical_offsets
-            for index, key, queue in zip(positions, unique_keys, queues, strict=True):
+            self.unique_keys[positions] = unique_keys
+            for index, queue in zip(positions, queues, strict=True):
                 self.statuses[index] = status
                 self._answered[index] = 1
-                self.unique_keys[index] = key
                 self.queues[index] = queue
                 self.store_hosts[index] = store_host
         self._count_down(count)
@@ -97,6 +99,7 @@ class Bulk:
         self._answered[index] = 1
         if isinstance(answer, SendResult):
             self.statuses[index] = answer.status.value
+            self._widen(len(answer.message_id))
             self.unique_keys[index] = answer.message_id.encode()
             self.queues[index] = answer.queue
             self.queue_offsets[index] = answer.queue_offset
@@ -118,6 +121,11 @@ class Bulk:
                 [self.errors.get(index) or results[index] for index in range(len(self))]
             )
         return results
+
+    def _widen(self, key_bytes: int) -> None:
+        """Make room for unique keys of this length, which the first answer shows."""
+        if self.unique_keys.itemsize < key_bytes:
+            self.unique_keys = self.unique_keys.astype(f"S{key_bytes}")
 
     def _count_down(self, count: int) -> None:
         self._unanswered -= count
@@ -171,8 +179,8 @@ class SendResults(Sequence[SendResult]):
         return self._bulk.physical_offsets
 
     @property
-    def unique_keys(self) -> Sequence[bytes]:
-        """Unique key of each message, in the form on disk."""
+    def unique_keys(self) -> KeyColumn:
+        """Unique key of each message, in the form on disk, as an array."""
         return self._bulk.unique_keys
 
     @property

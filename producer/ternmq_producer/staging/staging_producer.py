@@ -143,12 +143,11 @@ class StagingProducer(Lifecycle):
             names.setdefault((queue.broker_name, queue.topic), len(names))
             for queue in results.queues
         ]
-        keys = results.unique_keys
         return StagedMessages.of_columns(
             tuple(names),
             np.array(places, dtype=np.uint16),
             results.physical_offsets,
-            np.array(keys, dtype=bytes) if keys else np.zeros(0, dtype="S1"),
+            results.unique_keys,
         )
 
     async def states(

@@ -66,7 +66,7 @@ def test_batch_found_in_another_queue_is_reported_there() -> None:
         bulk = Bulk(2, done)
         atomic = batch_of(bulk, [b"0", b"1"], 100, at=9, ordered=False)
         atomic.queue = MessageQueue("t", "b", 3)
-        atomic.unique_keys = [b"K0", b"K1"]
+        atomic.unique_keys = np.array([b"K0", b"K1"])
         batch = ProducerBatch(parts=[atomic])
         found = reply(2)
         found.queue_ids = np.array([1, 1], dtype="<i4").tobytes()
@@ -111,7 +111,7 @@ def test_bulk_messages_are_answered_by_columns() -> None:
         slices = batch.by_broker()
         assert sorted(name for name, _ in slices) == ["a", "b"]
         for _, part in slices:
-            part.unique_keys = [b"K" + body for body in part.bodies]
+            part.unique_keys = np.array([b"K" + body for body in part.bodies])
             deliver(ProducerBatch(parts=[part]), reply(len(part)), store_host=HOST, broker_name="x")
         results = bulk.results()
         assert [result.queue for result in results] == [queues[(3 + n) % 4] for n in range(10)]
