@@ -1,6 +1,6 @@
 """Encoder of records for one broker, with constant parts encoded once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain, repeat
 from typing import Any, Final
@@ -178,7 +178,7 @@ class RecordEncoder:
         tails["name"] = np.void(_UNIQUE_KEY)
         tails["key"] = unique_keys
         tails["end"] = np.void(end)
-        columns = [pieces_of(headers), bodies, pieces_of(tails)]
+        columns: list[Iterable[bytes]] = [pieces_of(headers), bodies, pieces_of(tails)]
         if not is_same:
             columns += [properties, repeat(self._suffix, count)]
         return list(chain.from_iterable(zip(*columns, strict=True))), total_bytes

@@ -12,7 +12,7 @@ from ternmq_model.message_id import UniqueKeys
 from ternmq_model.properties import UNIQUE_KEY
 from ternmq_model.record.encoder import RecordEncoder
 from ternmq_model.record.format import OVERHEAD_BYTES, OVERHEAD_BYTES_MAX
-from ternmq_model.unique_key_columns import next_keys
+from ternmq_model.unique_key_columns import NO_KEYS, next_keys
 from ternmq_producer.batch.atomic_batch import check_length
 from ternmq_producer.batch.batcher import ProducerBatch
 from ternmq_producer.batch.pending_send import (
@@ -135,7 +135,7 @@ class StreamFormat:
                 pieces += more
                 sizes.append(more_sizes)
         for part in batch.parts:
-            if part.unique_keys is None:
+            if part.unique_keys is NO_KEYS:
                 part.unique_keys = next_keys(self._keys, len(part), wall_ms)
             more, more_sizes = self._encoder.encode_many(
                 part.topic,

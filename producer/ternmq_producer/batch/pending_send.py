@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from ternmq_model.errors import TernError
 from ternmq_model.message import SendResult
 from ternmq_model.queue import MessageQueue
-from ternmq_model.unique_key_columns import KeyColumn
+from ternmq_model.unique_key_columns import NO_KEYS, KeyColumn
 from ternmq_producer.batch.bulk import BulkSlot, BulkSlots
 
 RECORD_EXTRA_BYTES: Final = 256
@@ -134,8 +134,8 @@ class PendingBatch:
     is_ordered: bool = False
     """True for an atomic batch that stays in its queue, in order."""
 
-    unique_keys: KeyColumn | None = None
-    """Unique keys, assigned with the first transport batch and retained. None before."""
+    unique_keys: KeyColumn = field(default_factory=lambda: NO_KEYS)
+    """Unique keys, assigned with the first transport batch and retained. `NO_KEYS` before."""
 
     attempts: int = 0
     """Number of transport batches that the messages went into."""
@@ -225,7 +225,7 @@ class PendingBatch:
                 self.flags[index],
                 0 if self.sys_flags is None else self.sys_flags[index],
             )
-            if self.unique_keys is not None:
+            if self.unique_keys is not NO_KEYS:
                 one.unique_key = bytes(self.unique_keys[index])
             one.attempts = self.attempts
             singles.append(one)
