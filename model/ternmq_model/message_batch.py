@@ -1,5 +1,7 @@
 """Decoding of record batches with numpy, for pulls of a queue."""
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -8,8 +10,11 @@ from ternmq_model.crc32 import crc32
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.queue import MessageQueue
+from ternmq_model.record.checksum import crc31_of_ranges
+from ternmq_model.record.fields import cut_out
 from ternmq_model.record.format import (
     CRC31_MASK,
+    FLAG_COMPRESSED,
     FLAG_HOSTS_MASK,
     MAGIC_V1,
     OVERHEAD_BYTES,
@@ -18,7 +23,12 @@ from ternmq_model.record.format import (
     read_sys_flag,
 )
 from ternmq_model.record.header_arrays import header_type, take_headers
-from ternmq_model.stored_message import StoredMessage, stored_message_at
+from ternmq_model.stored_message import PlainMessage, StoredMessage
+
+_COPIED_BYTES_MAX: Final = 4096
+"""Mean length of records up to which bodies are copied with the decoding: one copy at once costs
+less than a view for the checksum and a copy at the first use. Longer bodies would need twice the
+memory, although a listener may never read them."""
 
 
 def decode_records(
@@ -65,33 +75,26 @@ def decode_records(
         return _decode_each(data, starts, ends, queue, check_crc=check_crc)
     bodies: Ints = starts + kind.itemsize
     body_ends = bodies + headers["body_bytes"]
-    begins, ends_list = bodies.tolist(), body_ends.tolist()
+    copies: list[bytes] | None = None
+    is_plain = not (headers["sys_flag"] & FLAG_COMPRESSED).any()
+    if is_plain and len(data) <= len(sizes) * _COPIED_BYTES_MAX:
+        copies = cut_out(data, bodies, body_ends)
     if check_crc:
-        _check_bodies(data, begins, ends_list, headers["body_crc"].tolist(), starts)
+        if copies is None:
+            found = crc31_of_ranges(data, bodies, body_ends)
+        else:
+            found = np.fromiter(map(crc32, copies), np.int64, len(copies)) & CRC31_MASK
+        differs = (found != headers["body_crc"]) & (headers["body_bytes"] > 0)
+        if differs.any():
+            at = PhysicalOffset(int(headers["physical_offset"][differs.argmax()]))
+            raise CorruptRecord(at, "the body's checksum differs")
+    offsets, begins = headers["queue_offset"].tolist(), starts.tolist()
+    if copies is not None:
+        return PlainMessage.all_at(data, begins, copies, queue, offsets)
     return [
-        StoredMessage(data, begin, body, body_end, end, queue, offset)
-        for begin, body, body_end, end, offset in zip(
-            starts.tolist(),
-            begins,
-            ends_list,
-            ends.tolist(),
-            headers["queue_offset"].tolist(),
-            strict=True,
-        )
+        StoredMessage.at(data, begin, queue, offset)
+        for begin, offset in zip(begins, offsets, strict=True)
     ]
-
-
-def _check_bodies(
-    data: bytes, begins: list[int], ends: list[int], expected: list[int], starts: Ints
-) -> None:
-    view = memoryview(data)
-    found = [crc32(view[begin:end]) & CRC31_MASK for begin, end in zip(begins, ends, strict=True)]
-    if found != expected:
-        for at, crc, wanted, begin, end in zip(
-            starts.tolist(), found, expected, begins, ends, strict=True
-        ):
-            if crc != wanted and end > begin:
-                raise CorruptRecord(read_physical_offset(data, at), "the body's checksum differs")
 
 
 def _decode_each(
@@ -104,5 +107,5 @@ def _decode_each(
             raise CorruptRecord(
                 read_physical_offset(data, begin), "its size differs from its batch's"
             )
-        messages.append(stored_message_at(record.header, data, begin, queue))
+        messages.append(StoredMessage.at(data, begin, queue, record.header.queue_offset))
     return messages

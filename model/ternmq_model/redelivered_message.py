@@ -33,15 +33,7 @@ class RedeliveredMessage(StoredMessage):
         cls, message: StoredMessage, *, topic: str = "", reconsume_times: int | None = None
     ) -> "RedeliveredMessage":
         """Return `message` under another topic, or with other attempts; by default with its own."""
-        copy = cls(
-            message._batch,
-            message._begin,
-            message._body_at,
-            message._body_end,
-            message._end,
-            message.queue,
-            message.queue_offset,
-        )
+        copy = cls.at(message._batch, message._begin, message.queue, message.queue_offset)
         copy._topic = topic or message.topic
         copy._reconsume_times = (
             message.reconsume_times if reconsume_times is None else reconsume_times

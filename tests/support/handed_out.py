@@ -41,9 +41,7 @@ def message_at(
         stored_at_ms=1,
         reconsume_times=reconsume_times,
     )
-    body_at = record.index(b"body")
-    end = len(record)
-    return StoredMessage(record, 0, body_at, body_at + 4, end, queue, QueueOffset(offset))
+    return StoredMessage.at(record, 0, queue, QueueOffset(offset))
 
 
 class World:
