@@ -87,6 +87,7 @@ class MessageStore:
         self._clock = clock
         self._lock: Lock | None = lock
         self._log = opened.log
+        self._log.has_sync_flush = flush_mode is FlushMode.SYNC
         self._queues = opened.queues
         self._index = opened.index
         self._ahead = Preallocation(opened.log, opened.index)
@@ -255,18 +256,18 @@ class MessageStore:
         try:
             reserved = self._reservations.reserve(batch)
             placement = self._log.allocate(batch, atomic=atomic)
+            start, queue_offsets = self._log.end, reserved.queue_offsets
+            self._log.write(
+                batch,
+                placement,
+                queue_offsets=queue_offsets,
+                stored_at_ms=stored_at,
+                born_host=born_host,
+                store_host=store_host,
+            )
         except OSError as error:
             self._files.fail(error)
             raise StoreFailed(f"the store failed: {error}") from error
-        start, queue_offsets = self._log.end, reserved.queue_offsets
-        self._log.write(
-            batch,
-            placement,
-            queue_offsets=queue_offsets,
-            stored_at_ms=stored_at,
-            born_host=born_host,
-            store_host=store_host,
-        )
         self.last_stored_at_ms = stored_at
         self._reservations.commit(reserved)
         dispatcher = self._dispatcher

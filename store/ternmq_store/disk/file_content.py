@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from ternmq_model.record.format import BLANK_BYTES
 from ternmq_store.disk.filesystem import File, FileSystem
 
 _PIECE_BYTES: Final = 1 << 20
@@ -38,6 +39,18 @@ def write_pieces(files: FileSystem, path: Path, pieces: Iterable[bytes]) -> None
         file.close()
     files.rename(draft, path)
     files.sync_folder(path.parent)
+
+
+def write_records(file: File, position: int, data: bytes | memoryview) -> None:
+    """Write records so that a process killed meanwhile leaves none: the first 8 bytes last.
+
+    Raises:
+        OSError: The content of the file is unknown from now on.
+    """
+    data = memoryview(data)
+    if len(data) > BLANK_BYTES:
+        file.write(position + BLANK_BYTES, data[BLANK_BYTES:])
+    file.write(position, data[:BLANK_BYTES])
 
 
 def set_length(files: FileSystem, path: Path, length: int) -> None:

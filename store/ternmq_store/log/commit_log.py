@@ -14,6 +14,7 @@ from ternmq_model.record.batch import Records
 from ternmq_model.record.format import BLANK_BYTES, Record, decode_record, encode_blank
 from ternmq_model.record.scanner import LogChunk, Verify, scan_records
 from ternmq_model.response_code import ResponseCode
+from ternmq_store.disk.file_content import write_records
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import commit_log_folder, file_name, fits, next_file_path
 from ternmq_store.disk.mapped_file import MappedFile
@@ -73,6 +74,8 @@ class CommitLog:
         self.files = MappedFileQueue(files, commit_log_folder(root), file_bytes)
         self.pool: TransientPool | None = None
         """Pool of appended records before they are written to the files; None = there is none."""
+        self.has_sync_flush = False
+        """True = records are written by calls: a sync after changes through a map is slow."""
         self.end = PhysicalOffset(0)
         self._preparing: FileTask | None = None
         self._hole: int | None = None
@@ -214,6 +217,9 @@ class CommitLog:
 
         Records survive a crash of this process once this method has returned and they are
         `committed`. A process that is killed meanwhile leaves none of them.
+
+        Raises:
+            OSError: The disk failed; the content of the files is unknown from now on.
         """
         # Completed beside the log, so that no page of the log ever holds half-made records.
         done = self._copy(batch.data)
@@ -257,15 +263,20 @@ class CommitLog:
 
     def _put(self, piece: BatchSlice, batch: Records, done: memoryview) -> None:
         file = self.files.at(piece.offset)
-        target, position = file.view, piece.offset - file.base
         if piece.bytes_left >= 0:
-            at = file.file_bytes - piece.bytes_left
-            target[at : at + BLANK_BYTES] = encode_blank(piece.bytes_left)
+            self._write(file, file.file_bytes - piece.bytes_left, encode_blank(piece.bytes_left))
         if piece.last > piece.first:
             begin, end = _extent(piece, batch)
-            head_end = begin + BLANK_BYTES
-            target[position + BLANK_BYTES : position + end - begin] = done[head_end:end]
-            target[position : position + BLANK_BYTES] = done[begin:head_end]
+            self._write(file, piece.offset - file.base, done[begin:end])
+
+    def _write(self, file: MappedFile, position: int, data: bytes | memoryview) -> None:
+        """Write `data` into a file, its first 8 bytes last."""
+        if self.has_sync_flush:
+            return write_records(file.file, position, data)
+        piece = np.frombuffer(data, dtype=np.uint8)
+        target = file.bytes[position : position + len(piece)]
+        target[BLANK_BYTES:] = piece[BLANK_BYTES:]
+        target[:BLANK_BYTES] = piece[:BLANK_BYTES]
 
     def make_space_for(self, length: int) -> None:
         """Make space for `extend` to append `length` bytes within one file.
@@ -298,10 +309,7 @@ class CommitLog:
             write = PoolWrite(file.file, position, [data])
             self.pool.put([write], self.end, end, stored_at_ms=stored_at_ms)
         else:
-            piece = np.frombuffer(data, dtype=np.uint8)
-            file.bytes[position + BLANK_BYTES : position + len(data)] = piece[BLANK_BYTES:]
-            head = piece[:BLANK_BYTES]
-            file.bytes[position : position + len(head)] = head
+            self._write(file, position, data)
         self.end = end
 
     def record_at(self, offset: PhysicalOffset, end: PhysicalOffset) -> Record | None:

@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 from ternmq_model.errors import BrokerBusy
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
+from ternmq_store.disk.file_content import write_records
 from ternmq_store.disk.filesystem import File
-
-_HEAD_BYTES = 8
-"""Length of total size and magic, without which a scan finds no record."""
 
 
 class BusyReason(enum.Enum):
@@ -70,10 +68,7 @@ class CommitTask:
             OSError: The content of the files is unknown from now on.
         """
         for write in reversed(self.writes):
-            data = memoryview(b"".join(write.parts))
-            if len(data) > _HEAD_BYTES:
-                write.file.write(write.position + _HEAD_BYTES, data[_HEAD_BYTES:])
-            write.file.write(write.position, data[:_HEAD_BYTES])
+            write_records(write.file, write.position, b"".join(write.parts))
 
 
 class TransientPool:

@@ -6,7 +6,7 @@ from ipaddress import IPv6Address
 
 import pytest
 
-from ternmq_model.errors import MessageRefused
+from ternmq_model.errors import MessageRefused, StoreFailed
 from ternmq_model.message_batch import decode_records
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -138,3 +138,21 @@ def test_topic_of_127_bytes_is_stored_and_read() -> None:
     ((_, data),) = drain(store, topic, 0)
     assert whole(data).topic == topic.encode()
     store.close()
+
+
+def test_append_that_cannot_write_makes_the_store_read_only() -> None:
+    files = MemoryFileSystem()
+    store = open_store(files)
+    kept = append(store, batch_of(record(body=b"kept")))
+    settle(store)
+    files.happen = broken  # type: ignore[method-assign]
+    with pytest.raises(StoreFailed, match="broken"):
+        append(store, batch_of(record(body=b"lost")))
+    assert (store.max_physical, store.confirm_offset) == (kept.end, kept.end)
+    assert len(drain(store, "flights", 0)) == 1
+    store.close()
+
+
+def broken() -> None:
+    """Fail as a disk does."""
+    raise OSError("broken")
