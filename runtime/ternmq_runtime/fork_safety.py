@@ -9,13 +9,25 @@ would wait for ever.
 
 import asyncio
 import os
+import sys
 
 from ternmq_model.errors import ClosedError, UsageError
+
+_process_id = os.getpid()  # a system call, too much for every message
+
+
+def _renew_process_id() -> None:
+    global _process_id
+    _process_id = os.getpid()
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_renew_process_id)
 
 
 def is_inherited(process_id: int) -> bool:
     """Return whether this process was forked from process `process_id` (0 = none)."""
-    return process_id not in (0, os.getpid())
+    return process_id not in (0, _process_id)
 
 
 def check_process(process_id: int) -> None:
@@ -26,7 +38,7 @@ def check_process(process_id: int) -> None:
     """
     if is_inherited(process_id):
         raise ClosedError(
-            f"opened in process {process_id}, from which this one ({os.getpid()}) was forked: "
+            f"opened in process {process_id}, from which this one ({_process_id}) was forked: "
             "open clients in the child only, or start children by 'spawn' (docs/howto/fork.md)"
         )
 

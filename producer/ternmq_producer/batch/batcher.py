@@ -120,7 +120,9 @@ class Batcher:
 
     def add(self, pending: Pending) -> None:
         """Append `pending` to those that wait for the next batches."""
-        if pending.is_ordered:
+        if pending.__class__ is PendingSend and not (pending.is_ordered or pending.maybe_stored):
+            self._fresh.append(pending)
+        elif pending.is_ordered:
             queue = pending.queue
             waiting = self._ordered.get(queue)
             if waiting is None:
@@ -130,10 +132,8 @@ class Batcher:
                 self._ready[queue] = None
         elif isinstance(pending, PendingBatch):
             (self._atomic if pending.is_atomic else self._parts).append(pending)
-        elif pending.maybe_stored:
-            self._suspect.append(pending)
         else:
-            self._fresh.append(pending)
+            self._suspect.append(pending)
 
     def next_batch(self, now_ms: int) -> ProducerBatch | None:
         """Return the next batch, which then counts as unanswered; None when none may leave.

@@ -196,7 +196,8 @@ class MessageSender:
             return False
         if publish_info is None:
             return False
-        if not self._tickets.admits(message.topic, ticket) and is_ordered(message, queue, selector):
+        is_in_order = is_ordered(message, queue, selector)
+        if is_in_order and not self._tickets.admits(message.topic, ticket):
             return False
         if self.config.fail_fast and not publish_info.is_reachable:
             return False  # `submit` fails, and lets others run first
@@ -211,8 +212,8 @@ class MessageSender:
         if not self.buffer.take_now(size):
             return False
         self._hand_over(
-            sink, message, publish_info, properties, size, queue, selector, started_ms,
-            deadline_ms, body, sys_flag,
+            sink, message, publish_info, properties, size, queue, selector, is_in_order,
+            started_ms, deadline_ms, body, sys_flag,
         )  # fmt: skip
         return True
 
@@ -229,7 +230,8 @@ class MessageSender:
         """Pass `message` to its link once it has a route, its turn and buffer space."""
         message.encoded_properties()  # an illegal message fails without a request
         with self.buffer.entering(), ExitStack() as stack:
-            if ticket is None and is_ordered(message, queue, selector):
+            is_in_order = is_ordered(message, queue, selector)
+            if is_in_order and ticket is None:
                 ticket = stack.enter_context(self._tickets.join(message.topic))
             publish_info = await self._publish_info(message.topic, deadline_ms)
             properties = publish_info.properties_of(message)
@@ -242,8 +244,8 @@ class MessageSender:
             size = publish_info.overhead_bytes + len(body) + len(properties)
             await self._reserve(size, deadline_ms, ticket)
             self._hand_over(
-                sink, message, publish_info, properties, size, queue, selector, started_ms,
-                deadline_ms, body, sys_flag,
+                sink, message, publish_info, properties, size, queue, selector, is_in_order,
+                started_ms, deadline_ms, body, sys_flag,
             )  # fmt: skip
 
     async def submit_batch(
@@ -290,12 +292,12 @@ class MessageSender:
         size: int,
         queue: MessageQueue | None,
         selector: QueueSelector | None,
+        is_in_order: bool,
         started_ms: int,
         deadline_ms: int,
         body: bytes,
         sys_flag: int,
     ) -> None:
-        is_in_order = is_ordered(message, queue, selector)
         if queue is None and selector is None and not is_in_order:
             # Most messages: no call and no tuple for each.
             index = self._fault_strategy.next_index(publish_info)

@@ -1,7 +1,6 @@
 """Opening is all or nothing, and closing is opening backwards."""
 
 import asyncio
-import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
@@ -78,7 +77,7 @@ def test_child_process_neither_closes_nor_opens_what_its_parent_opened(
     async def main() -> None:
         async with service:
             with monkeypatch.context() as child:
-                child.setattr(os, "getpid", lambda: -1)
+                child.setattr("ternmq_runtime.fork_safety._process_id", -1)
                 await service.__aexit__(None, None, None)
                 with pytest.raises(ClosedError, match="was forked"):
                     await service.__aenter__()
