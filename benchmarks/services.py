@@ -37,23 +37,26 @@ class Dev:
 
 
 @contextlib.contextmanager
-def dev(parent: Path, mode: str, settings: Sequence[str] = ()) -> Generator[Dev]:
+def dev(
+    parent: Path, mode: str, settings: Sequence[str] = (), command: Sequence[str] = (TERNMQ,)
+) -> Generator[Dev]:
     """Run `ternmq dev` on free ports in a temporary folder below `parent`.
 
     Args:
         parent: Folder on the disk to use.
         mode: Flush mode.
         settings: Further settings, in the form of `--set`.
+        command: Command that runs `ternmq`.
     """
     with tempfile.TemporaryDirectory(prefix="bench-", dir=parent) as folder:
-        command = [
-            *(TERNMQ, "dev", "--data", folder),
+        words = [
+            *(*command, "dev", "--data", folder),
             *("--port-nameserver", "0", "--port-broker", "0"),
             *("--set", f"broker.flush_mode={mode}", "--set", "logging.level=warning"),
             *(word for setting in settings for word in ("--set", setting)),
         ]
         begun_s = time.perf_counter()
-        with _running(command) as (process, output):
+        with _running(words) as (process, output):
             lines = Lines(output)
             found: dict[str, str] = {}
             while not {"nameserver", "broker"} <= found.keys():
