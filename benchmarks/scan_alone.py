@@ -32,11 +32,11 @@ from benchmarks.store_alone import (
     opened,
     records_of,
 )
+from ternmq_model.columns.batches import build_rows
+from ternmq_model.columns.column_names import COLUMNS
 from ternmq_model.message_batch import decode_records
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import parse_subscription
-from ternmq_store.columns.batches import build_rows
-from ternmq_store.columns.column_names import COLUMNS
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.scan.directory import StoreDirectory

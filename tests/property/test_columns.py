@@ -17,8 +17,8 @@ from tests.support.rows import row_of
 
 pytest.importorskip("pyarrow")
 
-from ternmq_store.columns.batches import arrow_schema, build_rows
-from ternmq_store.columns.column_names import COLUMNS
+from ternmq_model.columns.batches import arrow_schema, build_rows
+from ternmq_model.columns.column_names import COLUMNS
 
 HOSTS = st.sampled_from(
     [bytes((127, 0, 0, 1, 0, 0, 1, 1)), bytes((10, 0, 0, 9, 0, 0, 2, 2)), bytes(range(20))]

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ternmq_model.columns.column_names import COLUMNS
 from ternmq_model.errors import MessageDamaged
 from ternmq_model.stored_message import decode_single
 from ternmq_model.subscription import parse_subscription
-from ternmq_store.columns.column_names import COLUMNS
 from ternmq_store.config import StoreConfig
 from ternmq_store.message_store import MessageStore
 from ternmq_store.scan.directory import StoreDirectory

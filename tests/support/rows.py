@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ternmq_model.columns.column_names import COLUMNS
 from ternmq_model.stored_message import StoredMessage
-from ternmq_store.columns.column_names import COLUMNS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

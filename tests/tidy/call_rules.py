@@ -25,7 +25,7 @@ RANDOM_HOME: Final = ("remoting/ternmq_remoting/system_environment.py", "runtime
 """Where randomness enters; everything else gets a `random.Random` from its environment."""
 
 BYTES_HOMES: Final = (
-    "store/ternmq_store/columns/",
+    "model/ternmq_model/columns/",
     "store/ternmq_store/inspection/overlay.py",
 )
 """What they slice are bytes."""

@@ -39,7 +39,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "matplotlib": frozenset({"pipeline"}),
     "numpy": frozenset(ARROWS),
     "pandas": frozenset({"pipeline"}),
-    "pyarrow": frozenset({"store", "pipeline"}),
+    "pyarrow": frozenset({"model", "store", "consumer", "pipeline"}),
     "pyspark": frozenset({"pipeline"}),
 }
 """What we depend on, in the core or an extra, and the roles that may import it."""

@@ -21,7 +21,7 @@ HOMES: Final[Mapping[str, str]] = {
     "store/ternmq_store/index/index_format.py": "index files",
     "store/ternmq_store/scan_process/frames.py": "frames between a broker and its scan process",
     "store/ternmq_store/disk/directory_lock.py": "the kernel's flock structure",
-    "store/ternmq_store/columns/slices.py": "offsets of an Arrow array, in native order",
+    "model/ternmq_model/columns/slices.py": "offsets of an Arrow array, in native order",
     "broker/ternmq_broker/scheduled/timer_wheel.py": "keys of waiting messages, in memory",
     "broker/ternmq_broker/statistics/counters.py": "rows of counters, in memory",
     "broker/ternmq_broker/state/timer_log.py": "RocketMQ's timer log",

@@ -64,7 +64,7 @@ from tests.tidy.source import lines_broken
         ),
         (
             "arrays_become_bytes_by_a_layout",
-            "store/ternmq_store/columns/x.py",
+            "model/ternmq_model/columns/x.py",
             "data.tobytes()\n",
             [],
         ),

@@ -36,7 +36,7 @@ FLOORS: Final[Mapping[str, Sequence[str]]] = {
         *("scan_process truncation", "scan message_store"),
         *("query verification replication inspection", "read recovery durability retention"),
         *("opened_files", "dispatch", "log", "config store_statistics", "queues index"),
-        "disk columns",
+        "disk",
     ),
 }
 """The floors of the two largest roles, the top one first: a part stands on lower floors alone."""

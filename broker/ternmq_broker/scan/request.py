@@ -3,12 +3,12 @@
 from typing import Final
 
 from ternmq_broker.pull.rules import PullRules
+from ternmq_model.columns.column_names import check_columns
 from ternmq_model.errors import UsageError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import ALL_TAGS, TAG
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.request_parser import check_range
-from ternmq_store.columns.column_names import check_columns
 from ternmq_store.scan.scan_spec import BATCH_BYTES_MAX, BATCH_ROWS_MAX
 from ternmq_store.scan_process.frames import ScanRequest
 

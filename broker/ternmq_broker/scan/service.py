@@ -16,6 +16,7 @@ from ternmq_broker.scan.worker_pool import ScanPool, ScanProcess
 from ternmq_broker.state.topic_deletion_listeners import TopicDeletionListeners
 from ternmq_broker.state.topics import TopicTable
 from ternmq_broker.storage.admission import Admission
+from ternmq_model.columns.pyarrow_support import has_pyarrow
 from ternmq_model.errors import (
     BrokerBusy,
     ClosedError,
@@ -34,7 +35,6 @@ from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_remoting.service_methods import MEASURE_QUEUES, SCAN
 from ternmq_remoting.status import refusal_of
 from ternmq_runtime.service import Job
-from ternmq_store.columns.pyarrow_support import has_pyarrow
 from ternmq_store.message_store import MessageStore
 from ternmq_store.scan_process.frames import FrameHeader, FrameKind, ScanRefusal, ScanRequest
 

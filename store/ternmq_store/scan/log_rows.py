@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.arrays import Ints
+from ternmq_model.columns.batches import build_rows
+from ternmq_model.columns.record_validation import DamagedRow, ExpectedRecords
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import SIZE_BYTES, read_properties, read_size
 from ternmq_model.record.scanner import Verify
-from ternmq_store.columns.batches import build_rows
-from ternmq_store.columns.record_validation import DamagedRow, ExpectedRecords
 from ternmq_store.scan.directory import StoreDirectory
 from ternmq_store.scan.row_filter import matching_rows
 from ternmq_store.scan.scan_spec import ScanSpec

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ternmq_store.columns import column_names
-from ternmq_store.columns.arrow import arrow, compute
+from ternmq_model.columns import column_names
+from ternmq_model.columns.arrow import arrow, compute
 from ternmq_store.scan.scan_spec import ScanSpec
 
 if TYPE_CHECKING:

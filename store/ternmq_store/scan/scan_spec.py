@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ternmq_model.errors import UsageError
-from ternmq_model.properties import decode_properties
-from ternmq_model.subscription import Subscription
-from ternmq_store.columns.column_names import (
+from ternmq_model.columns.column_names import (
     COLUMNS,
     KEYS,
     STORED_AT,
     TAGS,
     check_columns,
 )
+from ternmq_model.errors import UsageError
+from ternmq_model.properties import decode_properties
+from ternmq_model.subscription import Subscription
 from ternmq_store.queues.read_request import RecordFilter
 
 if TYPE_CHECKING:

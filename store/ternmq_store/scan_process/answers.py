@@ -29,7 +29,7 @@ END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 def answers(files: FileSystem) -> ScanAnswers:
     """Return the function that answers requests from directories of `files`."""
     try:
-        from ternmq_store.columns.batches import arrow_schema
+        from ternmq_model.columns.batches import arrow_schema
         from ternmq_store.scan.directory import StoreDirectory
         from ternmq_store.scan.queue_scan import scan_queue
         from ternmq_store.scan.scan_spec import ScanRange, ScanSpec

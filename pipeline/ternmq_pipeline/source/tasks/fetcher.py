@@ -15,6 +15,7 @@ from ternmq_client.config import nameserver_texts
 from ternmq_client.retry_timeout import lasted
 from ternmq_consumer.scan import PulledBatch, ScanOptions, shared_scanner
 from ternmq_model.arrays import INT32_BYTES, read_int32s
+from ternmq_model.columns.batches import build_rows
 from ternmq_model.errors import (
     RangeLost,
     RefusedError,
@@ -37,7 +38,6 @@ from ternmq_pipeline.planning.data_loss import (
     topic_gone,
 )
 from ternmq_pipeline.source.pushdown import RowFilter
-from ternmq_store.columns.batches import build_rows
 from ternmq_store.scan.row_filter import matching_rows
 from ternmq_store.scan.scan_spec import ScanSpec
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from ternmq_model.columns.column_names import COLUMNS
 from ternmq_model.errors import UsageError
 from ternmq_model.subscription import parse_subscription
-from ternmq_store.columns.column_names import COLUMNS
 from ternmq_store.scan.scan_spec import BATCH_BYTES_MAX, BATCH_ROWS_MAX, ScanSpec
 
 

@@ -26,11 +26,11 @@ def refusal(said: list[ScanAnswer]) -> ScanRefusal:
     return ScanRefusal.from_bytes(bytes(said[-2].payload))
 
 
-@pytest.mark.parametrize("name", ["pyarrow", "ternmq_store.columns.batches"])
+@pytest.mark.parametrize("name", ["pyarrow", "ternmq_model.columns.batches"])
 def test_scan_requests_are_refused_without_arrow(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    for module in [each for each in sys.modules if each.startswith("ternmq_store.columns")]:
+    for module in [each for each in sys.modules if each.startswith("ternmq_model.columns")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, name, None)
     told = refusal(said(PLAIN))

@@ -6,7 +6,7 @@ The module is untyped, since the stubs do not cover arrays that are built from b
 import importlib
 from typing import Any, Final
 
-from ternmq_store.columns.pyarrow_support import check_pyarrow
+from ternmq_model.columns.pyarrow_support import check_pyarrow
 
 check_pyarrow()
 

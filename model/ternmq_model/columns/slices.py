@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.arrays import Bytes, Ints
-from ternmq_store.columns.arrow import arrow, compute
+from ternmq_model.columns.arrow import arrow, compute
 
 _SPAN_MAX: Final = (1 << 31) - 1
 

@@ -16,9 +16,9 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from ternmq_store.columns.batches import BATCH_BYTES_MAX, arrow_schema, build_rows
-from ternmq_store.columns.column_names import COLUMNS
-from ternmq_store.columns.record_validation import ExpectedRecords
+from ternmq_model.columns.batches import BATCH_BYTES_MAX, arrow_schema, build_rows
+from ternmq_model.columns.column_names import COLUMNS
+from ternmq_model.columns.record_validation import ExpectedRecords
 
 BOMB = record(body=zlib.compress(bytes(4 << 20)), sys_flag=1)
 BROKEN = record(body=b"no zlib", sys_flag=1)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.arrays import Ints
+from ternmq_model.columns.slices import gather, parts_of, same_texts
 from ternmq_model.compression import decompress
 from ternmq_model.errors import CorruptBody, CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
@@ -22,7 +23,6 @@ from ternmq_model.record.format import (
 from ternmq_model.record.header_arrays import header_type, take_headers
 from ternmq_model.record.integrity import has_lost_sector
 from ternmq_model.record.layout import RecordLayout, lay_out
-from ternmq_store.columns.slices import gather, parts_of, same_texts
 
 _HEAD: Final = header_type(0)
 

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
+from ternmq_model.columns.pyarrow_support import check_pyarrow, has_pyarrow
 from ternmq_model.errors import MissingPackage
-from ternmq_store.columns.pyarrow_support import check_pyarrow, has_pyarrow
 
 WITHOUT = """
 import sys
 sys.modules["pyarrow"] = None
-import ternmq_store.columns.column_names, ternmq_store.columns.pyarrow_support
+import ternmq_model.columns.column_names, ternmq_model.columns.pyarrow_support
 import ternmq_store.scan.directory, ternmq_store.scan.user_topics, ternmq_store.scan.scan_spec
 from ternmq_model.errors import MissingPackage
 try:
@@ -24,7 +24,7 @@ except MissingPackage as error:
 def test_missing_pyarrow_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert not has_pyarrow()
-    with pytest.raises(MissingPackage, match=r"ternmq\[spark\]"):
+    with pytest.raises(MissingPackage, match=r"ternmq\[arrow\]"):
         check_pyarrow()
 
 
@@ -32,4 +32,4 @@ def test_scan_planning_imports_without_pyarrow_and_batch_building_does_not() -> 
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True
     )
-    assert "pip install '/path/to/ternmq[spark]'" in done.stdout
+    assert "pip install '/path/to/ternmq[arrow]'" in done.stdout

@@ -19,5 +19,5 @@ def check_pyarrow() -> None:
     """
     if not has_pyarrow():
         raise MissingPackage(
-            "Arrow columns need a package that is not installed: " + install_command("spark")
+            "Arrow columns need a package that is not installed: " + install_command("arrow")
         )

@@ -11,21 +11,21 @@ import numpy as np
 
 from ternmq_model import properties
 from ternmq_model.arrays import Ints
-from ternmq_model.message_id import host_text, offset_message_id
-from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record.format import FLAG_BORN_HOST_V6, FLAG_STORE_HOST_V6
-from ternmq_store.columns import column_names
-from ternmq_store.columns.arrow import arrow, compute
-from ternmq_store.columns.column_names import COLUMNS, check_columns
-from ternmq_store.columns.property_columns import LIST_TYPE, MAP_TYPE, PropertyColumns
-from ternmq_store.columns.record_validation import (
+from ternmq_model.columns import column_names
+from ternmq_model.columns.arrow import arrow, compute
+from ternmq_model.columns.column_names import COLUMNS, check_columns
+from ternmq_model.columns.property_columns import LIST_TYPE, MAP_TYPE, PropertyColumns
+from ternmq_model.columns.record_validation import (
     DamagedRow,
     ExpectedRecords,
     ValidRecords,
     find_records,
     unpack_bodies,
 )
-from ternmq_store.columns.slices import as_text, gather, numbers
+from ternmq_model.columns.slices import as_text, gather, numbers
+from ternmq_model.message_id import host_text, offset_message_id
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record.format import FLAG_BORN_HOST_V6, FLAG_STORE_HOST_V6
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -2,8 +2,8 @@
 
 import pytest
 
+from ternmq_model.columns.column_names import COLUMNS, check_columns
 from ternmq_model.errors import UsageError
-from ternmq_store.columns.column_names import COLUMNS, check_columns
 
 
 def test_empty_selection_means_every_column() -> None:

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from ternmq_model import properties as names
 from ternmq_model.arrays import Bytes, Ints
+from ternmq_model.columns.arrow import arrow, compute
+from ternmq_model.columns.slices import find_broken_text, gather, parts_of, with_nulls
 from ternmq_model.properties import (
     NAME_END_CODE,
     PAIR_END_CODE,
     decode_properties,
     encode_properties,
 )
-from ternmq_store.columns.arrow import arrow, compute
-from ternmq_store.columns.slices import find_broken_text, gather, parts_of, with_nulls
 
 _CODES_MAX: Final = 48
 """Most bits of a code whose sum over all pairs of a record is exact."""
