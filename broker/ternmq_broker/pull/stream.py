@@ -31,16 +31,15 @@ from ternmq_store.read.cold_read import ColdRead
 
 PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
 
-REPLY_BYTES_MAX: Final = 256 << 10
-"""Limit on the records of one reply; a larger record is sent alone. The contract allows 1 MiB, but
-copies of that size need memory that the kernel must provide first: 1.3 page faults and about 2 µs
-of the broker for a message of 1 KiB, with this size none and about 1 µs."""
+REPLY_BYTES_MAX: Final = 512 << 10
+"""Limit on the records of one reply; a larger record is sent alone. Each reply wakes threads on
+both sides: at half this size catch-up is 25 % slower. The 1 MiB of the contract is no faster."""
 
 _FREE_BYTES_MIN: Final = 64 << 10
 """Free bytes of a reply below which it is full."""
 
 _TURN_MESSAGES_MAX: Final = 8192
-_COLD: Final = ReadLimits(256, REPLY_BYTES_MAX)
+_COLD: Final = ReadLimits(256, 256 << 10)
 """Limits of a read from the disk, which fills a reply alone: a multiple of RocketMQ's 64 KiB."""
 
 _TURNS_MAX: Final = 64

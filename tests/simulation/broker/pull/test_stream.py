@@ -126,17 +126,17 @@ def test_byte_credit_may_go_negative_by_one_record() -> None:
     run_in_virtual_time(main())
 
 
-def test_reply_holds_256_kib_or_one_larger_record() -> None:
+def test_reply_holds_512_kib_or_one_larger_record() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             sender, puller = await client.open_sender(), await client.open_puller()
-            for size in (100_000, 100_000, 100_000, 3_000_000, 10):
+            for size in (200_000, 200_000, 200_000, 3_000_000, 10):
                 await send(sender, "A", bytes(size))
             await puller.subscribe(1, "A", credit_bytes=10 << 20)
             got = [bodies(await puller.read_one()) for _ in range(4)]
             assert [[len(body) for body in reply] for reply in got] == [
-                [100_000, 100_000],
-                [100_000],
+                [200_000, 200_000],
+                [200_000],
                 [3_000_000],
                 [10],
             ]
