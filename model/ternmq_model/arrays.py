@@ -47,3 +47,12 @@ def layout_bytes(items: "NDArray[Any]", layout: "np.dtype[Any]") -> Bytes:
     numbers in the machine's order. So this function sets the order of the bytes.
     """
     return np.ascontiguousarray(items, dtype=layout).view(np.uint8)
+
+
+def cut_equal(data: bytes | memoryview | Bytes, starts: Ints, length: int) -> Bytes:
+    """Return copies of the `length` bytes of `data` from each of `starts`, as rows."""
+    if not length:
+        return np.zeros((len(starts), 0), dtype=np.uint8)
+    kind = np.dtype((np.void, length))
+    windows = np.ndarray((max(len(data) - length + 1, 0),), kind, data, strides=(1,))
+    return windows[starts].view(np.uint8).reshape(len(starts), length)

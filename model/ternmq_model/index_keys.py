@@ -1,7 +1,8 @@
 """Keys in the properties of a batch, and their hashes for the index. Pure.
 
 A message is found by its unique key and by each of its KEYS. A large batch needs a few passes of
-numpy over its contiguous properties. For a few records, reading each one alone is faster:
+numpy over its contiguous properties, or over its keys alone if these have the same places in all
+records. For a few records, reading each one alone is faster:
 
     padding 0x02 properties 0x02 properties 0x02 … 0x02 padding
 
@@ -14,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.arrays import Bytes, Ints
+from ternmq_model.arrays import Bytes, Ints, cut_equal
 from ternmq_model.properties import (
     KEY_SEPARATOR,
     KEYS,
@@ -26,6 +27,7 @@ from ternmq_model.properties import (
     java_hash,
 )
 from ternmq_model.record.batch import RecordBatch
+from ternmq_model.record.fields import cut_out
 from ternmq_model.record.format import FLAG_ROLLBACK
 
 Hashes = NDArray[np.int32]
@@ -112,38 +114,60 @@ def _keys_of_few(batch: RecordBatch) -> KeyRows:
 
 
 def _keys_of_many(batch: RecordBatch) -> KeyRows:
-    joined, firsts = _join(batch)
-    rows, begins, ends = _tokens(np.frombuffer(joined, dtype=np.uint8), firsts)
+    prefixes, is_kept = _prefixes(batch)
+    found = _keys_of_one_form(batch, prefixes) if batch.has_one_form else None
+    rows, hashes = found or _keys_of_any_form(batch, prefixes)
+    if not is_kept.all():
+        kept = is_kept[rows]
+        rows, hashes = rows[kept], hashes[kept]
+    return KeyRows(rows, np.maximum(np.abs(hashes.view(np.int32)), 0))
+
+
+def _prefixes(batch: RecordBatch) -> tuple[_Words, NDArray[np.bool_]]:
+    """Return the hash of each record's topic as a prefix, and whether the record has keys."""
     prefixes = np.zeros(len(batch), dtype=np.uint32)
-    skipped = (batch.headers["sys_flag"] & FLAG_ROLLBACK) == FLAG_ROLLBACK
-    if len(batch.queues) == 1 and len(batch.queues[0].rows) == len(batch):
-        prefixes += _prefix(batch.queues[0].topic)
-    else:
-        is_known = np.zeros(len(batch), dtype=bool)
-        for queue in batch.queues:
-            prefixes[queue.rows] = _prefix(queue.topic)
-            is_known[queue.rows] = True
-        skipped |= ~is_known
-    if skipped.any():
-        kept = ~skipped[rows]
-        rows, begins, ends = rows[kept], begins[kept], ends[kept]
+    is_kept = (batch.headers["sys_flag"] & FLAG_ROLLBACK) != FLAG_ROLLBACK
+    is_known = np.zeros(len(batch), dtype=bool)
+    for queue in batch.queues:
+        prefixes[queue.rows] = _prefix(queue.topic)
+        is_known[queue.rows] = True
+    return prefixes, is_kept & is_known
+
+
+def _keys_of_one_form(batch: RecordBatch, prefixes: _Words) -> tuple[Ints, _Words] | None:
+    """Return rows and hashes of the keys, which have the same places; None = not all are ASCII."""
+    joined, firsts = _join(batch, 1)
+    _, begins, ends = _tokens(np.frombuffer(joined, dtype=np.uint8), firsts)
+    hashes = np.empty((len(batch), len(begins)), dtype=np.uint32)
+    for column, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
+        length = end - begin
+        codes = cut_equal(batch.data, batch.properties + (begin - firsts[0]), length)
+        if (codes > 0x7F).any():
+            return None
+        hashes[:, column] = codes.astype(np.uint32) @ _POWERS[:length][::-1]
+        hashes[:, column] += prefixes * _POWERS[length]
+    return np.repeat(np.arange(len(batch)), len(begins)), hashes.reshape(-1)
+
+
+def _keys_of_any_form(batch: RecordBatch, prefixes: _Words) -> tuple[Ints, _Words]:
+    """Return rows and hashes of the keys."""
+    joined, firsts = _join(batch, len(batch))
+    rows, begins, ends = _tokens(np.frombuffer(joined, dtype=np.uint8), firsts)
     hashes = _hashes(joined, begins, ends)
     hashes += (
         prefixes[rows] * _POWERS[ends - begins]
         if joined.isascii()
         else _shifted(joined, prefixes[rows], begins, ends)
     )
-    signed = np.abs(hashes.view(np.int32))
-    return KeyRows(rows, np.maximum(signed, 0))
+    return rows, hashes
 
 
-def _join(batch: RecordBatch) -> tuple[bytes, Ints]:
-    """Return all properties, with a 0x02 around those of each record, and their begins."""
-    data = batch.data
-    ends = batch.starts + batch.sizes
-    spans = zip(batch.properties.tolist(), ends.tolist(), strict=True)
-    joined = b"".join((_HEAD, PAIR_END_BYTE.join([data[begin:end] for begin, end in spans]), _TAIL))
-    lengths = ends - batch.properties + 1
+def _join(batch: RecordBatch, count: int) -> tuple[bytes, Ints]:
+    """Return properties of `count` records, with a 0x02 around those of each, and their begins."""
+    begins = batch.properties[:count]
+    ends = (batch.starts + batch.sizes)[:count]
+    joined = b"".join((_HEAD, PAIR_END_BYTE.join(cut_out(batch.data, begins, ends)), _TAIL))
+    lengths = ends - begins + 1
     return joined, np.cumsum(lengths) - lengths + len(_HEAD)
 
 
@@ -219,9 +243,7 @@ def _hashes(joined: bytes, begins: Ints, ends: Ints) -> _Words:
 
 def _windows(joined: bytes, ends: Ints, lengths: Ints, width: int) -> _Words:
     """Return the tokens' bytes, each token at the end of a row of `width`, behind zeros."""
-    kind = np.dtype((np.void, width))
-    windows = np.ndarray((len(joined) - width + 1,), kind, joined, strides=(1,))[ends - width]
-    codes = windows.view(np.uint8).reshape(len(ends), width).astype(np.uint32)
+    codes = cut_equal(joined, ends - width, width).astype(np.uint32)
     if int(lengths.min()) < width:
         codes[np.arange(width) < (width - lengths)[:, None]] = 0
     return codes

@@ -1,8 +1,8 @@
 """Batches of records: their checks at arrival, and their completion for the log.
 
 No value from a client is trusted: sizes, checksums, flags and properties are read from the bytes to
-store. A batch costs a few passes of numpy and one short loop for checksums and tags. A few short
-records are faster one by one.
+store. A batch costs a few passes of numpy, and checks of the properties of one record of each form.
+A few short records are faster one by one.
 """
 
 from collections.abc import Sequence
@@ -52,6 +52,7 @@ from ternmq_model.record.header_arrays import (
     read_lengths,
     take_headers,
 )
+from ternmq_model.record.property_forms import find_forms
 from ternmq_model.record.property_rules import (
     MARKS_OF_HALVES,
     marks_in,
@@ -109,6 +110,8 @@ class RecordBatch:
     """True = every record ends with space for its checksum; False = none does."""
     routed: tuple[int, ...] = ()
     """Rows with properties of `ROUTING`, which may be stored in another queue first."""
+    has_one_form: bool = False
+    """True = the properties of all records are known to have one form. See `find_forms`."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -329,7 +332,9 @@ def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np
     )
     if not fits.all():
         return _check_each(records, starts, ends, fits, form)
-    parts = cut_out(records, properties, ends - CHECKSUM_BYTES * is_reserved)
+    tails = ends - CHECKSUM_BYTES * is_reserved
+    forms = find_forms(records, properties, tails)
+    parts = cut_out(records, properties[forms.firsts], tails[forms.firsts])
     found = find_topics(records, topics, topic_bytes)
     names = [name for topic in found.names if (name := topic_name(topic)) is not None]
     marks = marks_in(b"".join(parts))
@@ -340,13 +345,20 @@ def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np
     ):
         return _check_each(records, starts, ends, np.ones(len(sizes), dtype=bool), form)
     queues = queues_of(names, found.of_rows, headers["queue_id"].astype(np.int64))
-    codes, is_checksummed = tag_codes_of(parts), form.is_checksummed
-    routed = routed_rows(parts) if marks else ()
     batch = RecordBatch(
-        records, starts, sizes, headers, codes, queues, properties, is_checksummed, routed
+        records,
+        starts,
+        sizes,
+        headers,
+        forms.spread(tag_codes_of(parts)),
+        queues,
+        properties,
+        form.is_checksummed,
+        forms.rows_of(routed_rows(parts)) if marks else (),
+        forms.of_rows is None,
     )
-    if (is_reserved != is_checksummed).any():
-        return _fit_checksums(batch, is_checksummed=is_checksummed)
+    if (is_reserved != form.is_checksummed).any():
+        return _fit_checksums(batch, is_checksummed=form.is_checksummed)
     return batch
 
 

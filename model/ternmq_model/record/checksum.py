@@ -9,12 +9,13 @@ digits, and the log fills in the value last. For readers without support it is o
 Source: RocketMQ `MessageExtEncoder`, `CommitLog` (`enabledAppendPropCRC`).
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.arrays import Bytes, Ints
+from ternmq_model.arrays import Bytes, Ints, cut_equal
 from ternmq_model.crc32 import crc32
 from ternmq_model.properties import CRC32, PAIR_END_CODE, encode_name, encode_pair
 from ternmq_model.record.format import CRC31_MASK, crc31
@@ -28,14 +29,28 @@ RESERVED_CHECKSUM: Final = encode_pair(CRC32, "0" * _DIGITS)
 _DIGITS_BEFORE_END: Final = _DIGITS + 1
 _POWERS: Final = 10 ** np.arange(_DIGITS, dtype=np.uint32)
 _ZERO: Final = ord("0")
+_SHORT_BYTES: Final = 512
+"""Longest pieces of equal length that are copied, which takes half the time of slices."""
+
 assert len(RESERVED_CHECKSUM) == CHECKSUM_BYTES
 
 
 def crc31_of_ranges(data: bytes | memoryview | Bytes, starts: Ints, ends: Ints) -> Ints:
     """Return `crc31` of the bytes of `data` from each of `starts` to its end."""
+    crcs = map(crc32, _pieces(data, starts, ends))
+    return np.fromiter(crcs, np.int64, len(starts)) & CRC31_MASK
+
+
+def _pieces(
+    data: bytes | memoryview | Bytes, starts: Ints, ends: Ints
+) -> Sequence[bytes | memoryview]:
+    length = int(ends[0] - starts[0]) if len(starts) else 0
+    if 0 < length <= _SHORT_BYTES and (ends - starts == length).all():
+        copies: list[bytes] = cut_equal(data, starts, length).view((np.void, length))[:, 0].tolist()
+        return copies
     view = np.frombuffer(data, dtype=np.uint8).data
     pairs = zip(starts.tolist(), ends.tolist(), strict=True)
-    return np.array([crc32(view[start:end]) for start, end in pairs], dtype=np.int64) & CRC31_MASK
+    return [view[start:end] for start, end in pairs]
 
 
 def checksum_digits(value: int) -> bytes:

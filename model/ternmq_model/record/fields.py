@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ternmq_model.arrays import Ints
+from ternmq_model.arrays import Ints, cut_equal
 from ternmq_model.errors import IllegalName
 from ternmq_model.names import check_topic
 from ternmq_model.properties import PAIR_END_BYTE, TAGS, decode_properties, encode_name, tag_code
@@ -80,14 +80,7 @@ def find_topics(records: bytes, topics: Ints, topic_bytes: Ints) -> BatchTopics:
     first = records[begin : begin + length]
     if len(topics) == 1 or (
         (topic_bytes == length).all()
-        and (
-            np.ndarray(
-                (len(records) - length + 1,), np.dtype((np.void, length)), records, strides=(1,)
-            )[topics]
-            .view(np.uint8)
-            .reshape(len(topics), length)
-            == np.frombuffer(first, dtype=np.uint8)
-        ).all()
+        and (cut_equal(records, topics, length) == np.frombuffer(first, dtype=np.uint8)).all()
     ):
         return BatchTopics((first,), None)
     numbers: dict[bytes, int] = {}
