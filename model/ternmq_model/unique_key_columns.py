@@ -10,7 +10,7 @@ from ternmq_model.message_id import UniqueKeys
 KeyColumn = NDArray[np.bytes_]
 """Array of unique keys of one length."""
 
-NO_KEYS: Final[KeyColumn] = np.zeros(0, dtype="S1")
+NO_UNIQUE_KEYS: Final[KeyColumn] = np.zeros(0, dtype="S1")
 """Column without a key, compared by identity."""
 
 _DIGIT_PAIRS: Final = np.array([b"%02X" % number for number in range(256)])

@@ -40,7 +40,7 @@ would be sent before the buffer is full."""
 
 _NO_MESSAGE: Final = Message("", b"")
 
-_SLICE_BYTES: Final = 256 << 10
+_SLICE_BYTES: Final = 512 << 10
 _SLICE_MESSAGES_MAX: Final = 2048
 """Limit of one part of a `send_many`, prepared while the broker works on the part before."""
 
@@ -406,7 +406,7 @@ class Producer(Lifecycle):
         Args:
             messages: Messages of any topics, not to be changed until they are answered.
             timeout_s: Time limit that replaces `send_timeout_s`, for each part of the list: at most
-                256 KiB of bodies and 2,048 messages. While brokers are away, a list that fits into
+                512 KiB of bodies and 2,048 messages. While brokers are away, a list that fits into
                 `buffer_bytes` takes about the limit of one message, and a longer list that time
                 again for each further `buffer_bytes`. While no NameServer returns the topic's
                 route, each part takes the limit.

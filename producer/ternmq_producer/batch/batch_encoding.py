@@ -12,7 +12,7 @@ from ternmq_model.message_id import UniqueKeys
 from ternmq_model.properties import UNIQUE_KEY
 from ternmq_model.record.encoder import RecordEncoder
 from ternmq_model.record.format import OVERHEAD_BYTES, OVERHEAD_BYTES_MAX
-from ternmq_model.unique_key_columns import NO_KEYS, next_keys
+from ternmq_model.unique_key_columns import NO_UNIQUE_KEYS, next_keys
 from ternmq_producer.batch.atomic_batch import check_length
 from ternmq_producer.batch.batcher import ProducerBatch
 from ternmq_producer.batch.pending_send import (
@@ -29,8 +29,6 @@ _UNIQUE_KEY_BYTES: Final = len(UNIQUE_KEY) + 2 + 56
 
 _MANY: Final = 24
 """Number of messages from which encoding by columns is faster than one by one."""
-
-_topic_of = attrgetter("topic")
 
 
 class StreamFormat:
@@ -130,12 +128,15 @@ class StreamFormat:
             pieces = [self._encode_one(pending, wall_ms, behind_ms) for pending in batch.singles]
             sizes.append(np.array([*map(len, pieces)], dtype=np.int64))
         else:
-            for _, group in groupby(batch.singles, _topic_of):
-                more, more_sizes = self._encode_group(list(group), wall_ms, behind_ms)
+            topics = [pending.topic for pending in batch.singles]
+            is_one = topics.count(topics[0]) == len(topics)
+            groups = [batch.singles] if is_one else _by_topic(batch.singles)
+            for group in groups:
+                more, more_sizes = self._encode_group(group, wall_ms, behind_ms)
                 pieces += more
                 sizes.append(more_sizes)
         for part in batch.parts:
-            if part.unique_keys is NO_KEYS:
+            if part.unique_keys is NO_UNIQUE_KEYS:
                 part.unique_keys = next_keys(self._keys, len(part), wall_ms)
             more, more_sizes = self._encoder.encode_many(
                 part.topic,
@@ -193,3 +194,7 @@ class StreamFormat:
             born_at_ms=[behind_ms + pending.started_ms for pending in singles],
             sys_flags=sys_flags if any(sys_flags) else None,
         )
+
+
+def _by_topic(singles: list[PendingSend]) -> list[list[PendingSend]]:
+    return [list(group) for _, group in groupby(singles, attrgetter("topic"))]

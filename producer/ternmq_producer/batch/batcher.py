@@ -120,7 +120,7 @@ class Batcher:
 
     def add(self, pending: Pending) -> None:
         """Append `pending` to those that wait for the next batches."""
-        if pending.__class__ is PendingSend and not (pending.is_ordered or pending.maybe_stored):
+        if isinstance(pending, PendingSend) and not (pending.is_ordered or pending.maybe_stored):
             self._fresh.append(pending)
         elif pending.is_ordered:
             queue = pending.queue

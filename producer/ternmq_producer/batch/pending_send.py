@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from ternmq_model.errors import TernError
 from ternmq_model.message import SendResult
 from ternmq_model.queue import MessageQueue
-from ternmq_model.unique_key_columns import NO_KEYS, KeyColumn
+from ternmq_model.unique_key_columns import NO_UNIQUE_KEYS, KeyColumn
 from ternmq_producer.batch.bulk import BulkSlot, BulkSlots
 
 RECORD_EXTRA_BYTES: Final = 256
@@ -134,8 +134,8 @@ class PendingBatch:
     is_ordered: bool = False
     """True for an atomic batch that stays in its queue, in order."""
 
-    unique_keys: KeyColumn = field(default_factory=lambda: NO_KEYS)
-    """Unique keys, assigned with the first transport batch and retained. `NO_KEYS` before."""
+    unique_keys: KeyColumn = field(default_factory=lambda: NO_UNIQUE_KEYS)
+    """Unique keys, assigned with the first transport batch and retained."""
 
     attempts: int = 0
     """Number of transport batches that the messages went into."""
@@ -177,9 +177,13 @@ class PendingBatch:
             return self, None
         return self.rows(range(count)), self.rows(range(count, len(self)))
 
-    def by_broker(self) -> "list[tuple[str, PendingBatch]]":
-        """Return the names of the queues' brokers, each with a batch of that broker's messages."""
-        names = dict.fromkeys(queue.broker_name for queue in self.queues)
+    def by_broker(self, turns: Sequence[MessageQueue]) -> "list[tuple[str, PendingBatch]]":
+        """Return the names of the brokers of `turns`, each with a batch of that broker's messages.
+
+        Args:
+            turns: Queues that occur in `queues`.
+        """
+        names = dict.fromkeys(queue.broker_name for queue in turns)
         if len(names) == 1:
             return [(self.queue.broker_name, self)]
         return [
@@ -225,7 +229,7 @@ class PendingBatch:
                 self.flags[index],
                 0 if self.sys_flags is None else self.sys_flags[index],
             )
-            if self.unique_keys is not NO_KEYS:
+            if self.unique_keys is not NO_UNIQUE_KEYS:
                 one.unique_key = bytes(self.unique_keys[index])
             one.attempts = self.attempts
             singles.append(one)

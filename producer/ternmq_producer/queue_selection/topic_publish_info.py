@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ternmq_client.instance import ClientInstance
 from ternmq_client.single_flight import SingleFlight
 from ternmq_model.errors import TernError, Unreachable, refusal
-from ternmq_model.message import NO_KEYS, Message
+from ternmq_model.message import NO_KEYS, NO_PROPERTIES, Message
 from ternmq_model.properties import java_hash
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record.format import BODY_BYTES_MAX
@@ -117,8 +117,7 @@ class TopicPublishInfo:
             or tags.__class__ is not str
             or message.flag.__class__ is not int
             or message.flag
-            or message.properties.__class__ is not dict
-            or message.properties
+            or message.properties is not NO_PROPERTIES
             or message.keys is not NO_KEYS
             or message.sharding_key
             or message.delay_level

@@ -356,19 +356,20 @@ class MessageSender:
                 bulk.put(index, renewed(error, may_have_happened=False))
             return
         now_ms = self._clock.monotonic_ms()
+        turns = self._fault_strategy.turns(publish_info, len(part))[: len(part)]
         batch = PendingBatch(
             BulkSlots(bulk, range(start, start + len(part))),
             publish_info.topic,
             bodies,
             properties,
             [message.flag for message in part],
-            list(islice(cycle(self._fault_strategy.turns(publish_info, len(part))), len(part))),
+            list(islice(cycle(turns), len(part))),
             sizes,
             now_ms,
             now_ms + timeout_ms,
             sys_flags,
         )
-        for name, one in batch.by_broker():
+        for name, one in batch.by_broker(turns):
             self.link(name).add(one)
 
     async def _submit_singly(

@@ -1,5 +1,6 @@
 """What an application may send."""
 
+import copy
 import enum
 from typing import Any
 
@@ -147,3 +148,19 @@ def test_value_of_another_type_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises((IllegalMessage, IllegalName)) as refused:
         Message(**(given | fields)).encoded_properties()
     assert next(iter(fields)) in str(refused.value)
+
+
+def test_properties_of_messages_without_any_are_shared_and_cannot_be_changed() -> None:
+    message = Message("T", b"")
+    assert message.properties == {}
+    assert message.properties is copy.deepcopy(message).properties
+    properties: Any = message.properties
+    with pytest.raises(TypeError, match="assign a new dict"):
+        properties.update(a="b")
+    with pytest.raises(TypeError, match="assign a new dict"):
+        properties.setdefault("a", "b")
+    with pytest.raises(TypeError, match="assign a new dict"):
+        properties["a"] = "b"
+    with pytest.raises(TypeError, match="assign a new dict"):
+        properties |= {"a": "b"}
+    assert Message("T", b"").properties == {}

@@ -108,7 +108,7 @@ def test_bulk_messages_are_answered_by_columns() -> None:
         bulk = Bulk(10, asyncio.get_running_loop().create_future())
         batch = batch_of(bulk, [b"%d" % number for number in range(10)], 1, at=1)
         batch.queues = [queues[(3 + number) % 4] for number in range(10)]
-        slices = batch.by_broker()
+        slices = batch.by_broker(queues)
         assert sorted(name for name, _ in slices) == ["a", "b"]
         for _, part in slices:
             part.unique_keys = np.array([b"K" + body for body in part.bodies])
