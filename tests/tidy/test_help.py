@@ -7,11 +7,15 @@ import inspect
 import pydoc
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast, get_args, get_type_hints
 
 import pytest
 
 PUBLIC = ("ternmq", "ternmq.spark")
+
+OF_EXTRAS = {"pa": SimpleNamespace(RecordBatch=object)}
+"""Names in annotations that are imported for type checkers alone."""
 
 
 def classes_in(hint: Any) -> Iterator[type]:
@@ -40,7 +44,7 @@ def reachable(kind: type, found: dict[type, list[str]]) -> None:
     for name, member in inspect.getmembers(kind):
         function = member.fget if isinstance(member, property) else member
         if inspect.isfunction(function) and not name.startswith("_"):
-            hints.append(get_type_hints(function).get("return"))
+            hints.append(get_type_hints(function, localns=OF_EXTRAS).get("return"))
     for hint in hints:
         for each in classes_in(hint):
             reachable(each, found)

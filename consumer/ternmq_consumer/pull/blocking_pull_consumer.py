@@ -48,6 +48,7 @@ class BlockingPullConsumer(BlockingClient[PullConsumer]):
     seek_to_end = blocking(PullConsumer.seek_to_end, returns=None)
     seek_to_time = blocking(PullConsumer.seek_to_time, returns=None)
     poll = blocking(PullConsumer.poll)
+    poll_columns = blocking(PullConsumer.poll_columns)
     position = on_loop(PullConsumer.position)
     reply = blocking(PullConsumer.reply)
     commit = blocking(PullConsumer.commit)

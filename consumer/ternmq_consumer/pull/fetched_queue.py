@@ -1,19 +1,23 @@
 """Records that a pull consumer has read ahead of one queue, and the application's position."""
 
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, QueueSubscriber
 from ternmq_model.arrays import INT32_BYTES, read_int32s
 from ternmq_model.errors import CorruptRecord, RefusedError
 from ternmq_model.message_batch import decode_records
-from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
+from ternmq_model.record.format import read_physical_offset
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class _FetchedBatch(NamedTuple):
@@ -140,6 +144,46 @@ class FetchedQueue:
             return [message for message in part if wants(message.tags)]
         return part
 
+    def take_columns(self, columns: Sequence[str]) -> "tuple[pa.RecordBatch, int]":
+        """Return the messages of the next batch as rows, and the length of their records in bytes.
+
+        The position moves past them. The filter may drop all rows. A batch whose decompressed
+        bodies are too long for one Arrow batch is returned in parts.
+
+        Raises:
+            CorruptRecord: The next batch is corrupt. It is read again; the position stays.
+            MissingPackage: A compressed body needs a package. The batch and the position stay.
+        """
+        from ternmq_model.columns.pulled_batch import decode_columns
+
+        if self._taken:
+            self._drop_first(self._taken)
+        batch = self._batches[0]
+        assert self.position is not None, "reading has begun"
+        try:
+            rows = decode_columns(
+                batch.records,
+                read_int32s(batch.record_sizes),
+                self.queue,
+                tags=self._subscription.tags,
+                columns=columns,
+                check_crc=self._check_crc,
+            )
+            self._check_offsets(rows.first_offset, rows.last_offset, batch)
+        except CorruptRecord:
+            self._read_again()
+            raise
+        if rows.inspected * INT32_BYTES < len(batch.record_sizes):
+            self._drop_first(rows.inspected)
+            self.position = QueueOffset(rows.last_offset + 1)
+        else:
+            self._batches.popleft()
+            self._decoded = []
+            self.position = batch.next_offset
+        if self._pulled is not None:
+            self._pulled.release(rows.inspected, rows.record_bytes)
+        return rows.batch, rows.record_bytes
+
     def on_records(self, pulled: messages.PulledRecords) -> None:
         """Add records to the queue. See `PullReceiver`."""
         next_offset = QueueOffset(pulled.next_offset)
@@ -176,15 +220,32 @@ class FetchedQueue:
         assert self.position is not None, "reading has begun"
         try:
             found = decode_records(batch.records, sizes, self.queue, check_crc=self._check_crc)
-            first, last = found[0].queue_offset, found[-1].queue_offset
-            if not self.position <= first <= last < batch.next_offset:
-                raise CorruptRecord(
-                    PhysicalOffset(found[0].physical_offset),
-                    f"queue offsets {first} to {last} were not requested: {self.position} to "
-                    f"{batch.next_offset}",
-                )
+            self._check_offsets(found[0].queue_offset, found[-1].queue_offset, batch)
         except CorruptRecord:
-            if self._subscriber is not None:
-                self.start(self._subscriber, self.position)
+            self._read_again()
             raise
         return found
+
+    def _check_offsets(self, first: int, last: int, batch: _FetchedBatch) -> None:
+        if self.position is None or not self.position <= first <= last < batch.next_offset:
+            raise CorruptRecord(
+                read_physical_offset(batch.records),
+                f"queue offsets {first} to {last} were not requested: {self.position} to "
+                f"{batch.next_offset}",
+            )
+
+    def _read_again(self) -> None:
+        """Drop what is waiting, and read again from the position on."""
+        if self._subscriber is not None and self.position is not None:
+            self.start(self._subscriber, self.position)
+
+    def _drop_first(self, count: int) -> None:
+        """Remove the first `count` records of the first batch, which have been taken."""
+        batch = self._batches[0]
+        length = int(read_int32s(batch.record_sizes)[:count].sum())
+        self._batches[0] = batch._replace(
+            records=batch.records[length:],
+            record_sizes=batch.record_sizes[count * INT32_BYTES :],
+        )
+        self._decoded = []
+        self._taken = 0

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import Final
 
 from ternmq_client.config import ClientConfig, checked_config, resolve_client
@@ -14,6 +14,7 @@ from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_fro
 from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore, resets_of
 from ternmq_consumer.pull.fetched_queue import FetchedQueue
 from ternmq_consumer.pull.group_membership import PullMembership
+from ternmq_consumer.pull.polling_pull_consumer import PollingPullConsumer
 from ternmq_consumer.pull.pull_assignment import (
     PullContext,
     RebalanceCallback,
@@ -21,7 +22,6 @@ from ternmq_consumer.pull.pull_assignment import (
     commit_settled,
 )
 from ternmq_consumer.pull.pull_queues import PullQueues
-from ternmq_consumer.pull.seeking_pull_consumer import SeekingPullConsumer
 from ternmq_consumer.pull_stream.pull_links import PullLinks
 from ternmq_consumer.rebalance.unreadable_brokers import UnreadableBrokers
 from ternmq_consumer.subscriptions import (
@@ -30,20 +30,16 @@ from ternmq_consumer.subscriptions import (
     subscription_to,
     subscriptions_by_topic,
 )
-from ternmq_model.arguments import check_function, check_seconds, is_kind, is_whole
+from ternmq_model.arguments import check_function, is_kind
 from ternmq_model.errors import ClosedError, RefusedError, TopicNotFound, Unreachable, UsageError
 from ternmq_model.names import check_group, check_topic
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner
-
-POLL_MESSAGES_MAX: Final = 4096
-"""Default of the most messages of one `poll`."""
 
 _STALE_INTERVAL_S: Final = 20.0
 
@@ -51,7 +47,7 @@ _CALLBACKS_WAIT_S: Final = 10.0
 """Time that leaving waits for `on_revoked`, s."""
 
 
-class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
+class PullConsumer(PollingPullConsumer, ReplyingClient, Lifecycle):
     """Consumer that reads queues on `poll`, open inside `async with`.
 
     After `assign` the consumer reads exactly the given queues and is no member of its group. After
@@ -295,46 +291,9 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
         """Return the paused queues, sorted."""
         return self._queues.paused
 
-    async def poll(
-        self, *, timeout_s: float = 1.0, messages_max: int = POLL_MESSAGES_MAX
-    ) -> list[StoredMessage]:
-        """Wait for messages of the assigned queues and return them.
-
-        Messages of one queue come in the order of their offsets; the queues take turns. Cancelling
-        is safe: the next call returns the messages.
-
-        Args:
-            timeout_s: Longest wait for a message, after the start offsets of all queues are known,
-                s. 0 = no wait.
-            messages_max: Most messages, at least 1.
-
-        Returns:
-            Messages; an empty list after `timeout_s`.
-
-        Raises:
-            CorruptRecord: A broker sent corrupt records of one queue. Positions stay; the next call
-                reads that queue again.
-            PermissionRefused: A queue or a whole topic may not be read, or the group may not
-                consume. The consumer asks again every few seconds, and one call after each refusal
-                raises this error; other calls serve the other queues. Positions stay.
-            RefusedError: A broker refuses the filter of a queue. The consumer asks again every few
-                seconds.
-            TopicNotFound: An assigned queue, which the error names, is gone. Its position and its
-                waiting records are lost. The queue stays assigned: each call raises this error
-                until the queue exists again and begins like a new one. `assign` other queues to go
-                on.
-            TransportError: The start offset of an assigned queue, or the target of a seek that was
-                not awaited, could not be read.
-            UsageError: No queue is assigned and no topic is subscribed.
-            Exception: A callback given to `subscribe` raised the error.
-        """
+    async def _prepare_poll(self) -> None:
         if not len(self._queues) and not self._is_subscribed:
             raise UsageError("assign queues, or subscribe, before you poll")
-        timeout_s = (
-            timeout_s if timeout_s == float("inf") else check_seconds("timeout_s", timeout_s)
-        )
-        if not is_whole(messages_max) or messages_max < 1:
-            raise UsageError(f"messages_max={messages_max!r}: must be 1 or more, a whole number")
         self._check_owner()
         if self._config.auto_commit:
             self._settle()
@@ -342,18 +301,6 @@ class PullConsumer(SeekingPullConsumer, ReplyingClient, Lifecycle):
         self._raise_news()
         if self._new:
             await self._begin_new()
-        # A loop of polls must give reading ahead and heartbeats their turn.
-        await asyncio.sleep(0)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                while True:
-                    await self._seeks.settled()  # what was read before is not given out meanwhile
-                    if found := self._queues.take(messages_max):
-                        return found
-                    self._raise_news()
-                    self._queues.arrived.clear()
-                    await self._queues.arrived.wait()
-        return []
 
     async def commit(self) -> bool:
         """Store the positions of all queues at their brokers.

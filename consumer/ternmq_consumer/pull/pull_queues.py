@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.pull.fetched_queue import FetchedQueue
@@ -11,6 +12,12 @@ from ternmq_model.errors import CorruptRecord, RefusedError, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import Subscription
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_JOINED_BYTES: Final = 256 << 10
+"""Bytes of records after which a batch of columns takes no further reply: a join copies them."""
 
 
 class PullQueues:
@@ -115,11 +122,7 @@ class PullQueues:
             CorruptRecord: The next batch of a queue is corrupt. It is read again.
         """
         found: list[StoredMessage] = []
-        while self._ready and len(found) < count_max:
-            fetched = self._ready.popleft()
-            fetched.is_listed = False
-            if not fetched.has_something or fetched.queue in self._paused:
-                continue  # sought, dropped or paused since it was listed
+        while len(found) < count_max and (fetched := self._next_ready()) is not None:
             try:
                 part = fetched.take(count_max - len(found))
             except CorruptRecord:
@@ -127,11 +130,48 @@ class PullQueues:
                     # The batch is read again, and raises again if it stays corrupt.
                     return found
                 raise
-            self._taken[fetched] = None
-            if fetched.has_something:
-                self._offer(fetched)
+            self._note_taken(fetched)
             found = found + part if found else part
         return found
+
+    def take_columns(self, columns: Sequence[str]) -> "pa.RecordBatch | None":
+        """Return waiting messages as rows with `columns`, queue by queue in turn; None = none.
+
+        Raises:
+            CorruptRecord: The next batch of a queue is corrupt. It is read again.
+            MissingPackage: A compressed body needs a package. The batch stays.
+        """
+        from ternmq_model.columns.batches import join_batches
+
+        found: list[pa.RecordBatch] = []
+        record_bytes = 0
+        while record_bytes < _JOINED_BYTES and (fetched := self._next_ready()) is not None:
+            try:
+                part, part_bytes = fetched.take_columns(columns)
+            except CorruptRecord:
+                if found:
+                    break
+                raise
+            finally:
+                self._note_taken(fetched)
+            if part.num_rows:
+                found.append(part)
+                record_bytes += part_bytes
+        return join_batches(found) if found else None
+
+    def _next_ready(self) -> FetchedQueue | None:
+        """Remove and return the next queue with messages to take."""
+        while self._ready:
+            fetched = self._ready.popleft()
+            fetched.is_listed = False
+            if fetched.has_something and fetched.queue not in self._paused:
+                return fetched  # else sought, dropped or paused since it was listed
+        return None
+
+    def _note_taken(self, fetched: FetchedQueue) -> None:
+        self._taken[fetched] = None
+        if fetched.has_something:
+            self._offer(fetched)
 
     def settle(self) -> None:
         """Mark all taken messages as handled."""

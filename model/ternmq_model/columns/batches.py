@@ -18,6 +18,7 @@ from ternmq_model.columns.property_columns import LIST_TYPE, MAP_TYPE, PropertyC
 from ternmq_model.columns.record_validation import (
     DamagedRow,
     ExpectedRecords,
+    UnpackedBodies,
     ValidRecords,
     find_records,
     unpack_bodies,
@@ -102,6 +103,8 @@ def build_rows(
     columns: Sequence[str] = COLUMNS,
     expected: ExpectedRecords | None = None,
     bytes_max: int = BATCH_BYTES_MAX,
+    check_crc: bool = True,
+    is_null_allowed: bool = False,
 ) -> BuiltRows:
     """Return a batch of the records, and the damaged ones.
 
@@ -113,16 +116,23 @@ def build_rows(
         columns: Names of the columns, in this order.
         expected: Facts that the records must state. None = any.
         bytes_max: Limit of records and decompressed bodies in the batch.
+        check_crc: True = the checksums of the bodies are verified.
+        is_null_allowed: True = a body that cannot be decompressed is null; False = its record is
+            damaged.
 
     Raises:
         MissingPackage: A compressed body needs the extra `compression`.
     """
     starts, sizes = starts.astype(np.int64), sizes.astype(np.int64)
-    found, damaged = find_records(view, starts, sizes, expected)
+    found, damaged = find_records(view, starts, sizes, expected, check_crc=check_crc)
     inspected = len(starts)
-    unpacked: Sequence[tuple[int, bytes]] = ()
+    unpacked: Sequence[tuple[int, bytes | None]] = ()
     if found is not None and column_names.BODY in columns:
         bodies = unpack_bodies(found, bytes_max)
+        if is_null_allowed and bodies.broken:
+            nulls = [(row, None) for row, _ in bodies.broken]
+            more = sorted([*bodies.unpacked, *nulls], key=lambda each: each[0])
+            bodies = UnpackedBodies(more, (), bodies.rows)
         unpacked = bodies.unpacked
         if bodies.rows < len(found.rows):
             inspected = int(found.rows[bodies.rows])
@@ -135,7 +145,7 @@ def build_rows(
             found = found.only(keep)
     damaged = sorted((d for d in damaged if d.row < inspected), key=lambda each: each.row)
     if found is None or not len(found.rows):
-        return BuiltRows(_no_rows(columns), starts[:0], damaged, inspected)
+        return BuiltRows(empty_batch(columns), starts[:0], damaged, inspected)
     made = _Columns(found, unpacked, broker_name)
     batch = arrow.RecordBatch.from_arrays(
         [made.column(name) for name in columns], schema=arrow_schema(columns)
@@ -143,16 +153,23 @@ def build_rows(
     return BuiltRows(batch, found.rows, damaged, inspected)
 
 
-def _no_rows(columns: Sequence[str]) -> "pa.RecordBatch":
+def empty_batch(columns: Sequence[str] = ()) -> "pa.RecordBatch":
+    """Return a batch without rows. See `arrow_schema` for `columns`."""
     batch: pa.RecordBatch = arrow.RecordBatch.from_pylist([], schema=arrow_schema(columns))
     return batch
+
+
+def join_batches(batches: Sequence["pa.RecordBatch"]) -> "pa.RecordBatch":
+    """Return the rows of batches with one schema as one batch. Several batches are copied."""
+    joined: pa.RecordBatch = batches[0] if len(batches) == 1 else arrow.concat_batches(batches)
+    return joined
 
 
 class _Columns:
     """Builder of the columns of one batch from valid records."""
 
     def __init__(
-        self, found: ValidRecords, unpacked: Sequence[tuple[int, bytes]], broker_name: str
+        self, found: ValidRecords, unpacked: Sequence[tuple[int, bytes | None]], broker_name: str
     ) -> None:
         self._view = found.view
         self._layout = found.layout

@@ -82,8 +82,8 @@ class ValidRecords:
 class UnpackedBodies:
     """Decompressed bodies of records."""
 
-    unpacked: Sequence[tuple[int, bytes]]
-    """Bodies by row, ascending."""
+    unpacked: Sequence[tuple[int, bytes | None]]
+    """Bodies by row, ascending; None = a null."""
 
     broken: Sequence[tuple[int, CorruptBody]]
     """Rows with bodies that cannot be decompressed."""
@@ -93,7 +93,12 @@ class UnpackedBodies:
 
 
 def find_records(
-    view: bytes | memoryview, starts: Ints, sizes: Ints, expected: ExpectedRecords | None
+    view: bytes | memoryview,
+    starts: Ints,
+    sizes: Ints,
+    expected: ExpectedRecords | None,
+    *,
+    check_crc: bool = True,
 ) -> tuple[ValidRecords | None, list[DamagedRow]]:
     """Return the valid records and the damaged ones, both in the given order.
 
@@ -102,6 +107,7 @@ def find_records(
         starts: Positions of the records in it.
         sizes: Lengths of the records.
         expected: Facts that the records must state. None = any.
+        check_crc: True = the checksums of the bodies are verified.
     """
     rows = np.arange(len(starts))
     ends = starts + sizes
@@ -120,7 +126,7 @@ def find_records(
         assert isinstance(layout, RecordLayout), "good records are good together"
     found = ValidRecords(view, layout, rows)
     required = expected.only(rows) if expected is not None and damaged else expected
-    for bad, reason in _doubts(found, required):
+    for bad, reason in _doubts(found, required, check_crc=check_crc):
         if bad.any():
             claimed = starts if places is None else places
             damaged += [
@@ -136,7 +142,7 @@ def find_records(
 
 
 def _doubts(
-    found: ValidRecords, expected: ExpectedRecords | None
+    found: ValidRecords, expected: ExpectedRecords | None, *, check_crc: bool
 ) -> Iterator[tuple[NDArray[np.bool_], str]]:
     """Yield masks of damaged records, each with its reason."""
     layout = found.layout
@@ -145,7 +151,7 @@ def _doubts(
     if expected is not None and expected.is_sealed:
         sealed = match_checksums(found.view, layout.starts, layout.properties, layout.ends)
         yield ~sealed, "the record's checksum is missing or differs"
-    else:
+    elif check_crc:
         yield ~_have_right_bodies(found.view, layout), "the body's checksum differs"
         if expected is not None:
             yield _have_lost_sectors(found, expected.places), "part of the properties is lost"

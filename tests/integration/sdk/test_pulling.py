@@ -92,3 +92,25 @@ def test_committed_offset_is_where_next_reader_begins(place: Place) -> None:
             assert (await take(reader, 1))[0].queue_offset == first[-1].queue_offset + 1
 
     place.run(main)
+
+
+def test_columns_hold_the_messages_of_a_queue(place: Place) -> None:
+    pytest.importorskip("pyarrow")
+
+    async def main() -> None:
+        bodies = [b"%d" % each for each in range(20)] + [b"long " * 2000]
+        sent = await fill(place, bodies)
+        async with PullConsumer(place.group, nameserver=place.nameserver) as reader:
+            reader.assign([sent[0].queue])
+            found: list[bytes] = []
+            offsets: list[int] = []
+            while len(found) < len(bodies):
+                batch = await reader.poll_columns(columns=["body", "queueOffset"])
+                found += batch.column("body").to_pylist()
+                offsets += batch.column("queueOffset").to_pylist()
+            assert found == bodies
+            assert offsets == [each.queue_offset for each in sent]
+            assert await reader.commit()
+            assert await reader.committed(sent[0].queue) == offsets[-1] + 1
+
+    place.run(main)
