@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
 from tests.support.virtual_time import run_in_virtual_time
 
-pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow")
 
 
 def consumer_at(
@@ -35,9 +36,9 @@ async def read(consumer: PullConsumer, count: int) -> list[tuple[MessageQueue, i
     return found
 
 
-def places(batch: "pa.RecordBatch") -> list[tuple[MessageQueue, int, str | None]]:
+def places(batch: Any) -> list[tuple[MessageQueue, int, str | None]]:
     names = ("topic", "brokerName", "queueId", "queueOffset", "tags")
-    columns: Sequence[list] = [batch.column(name).to_pylist() for name in names]
+    columns: Sequence[list[Any]] = [batch.column(name).to_pylist() for name in names]
     return [
         (MessageQueue(topic, broker, queue), offset, tag)
         for topic, broker, queue, offset, tag in zip(*columns, strict=True)
@@ -74,15 +75,16 @@ def test_rows_equal_polled_messages_also_in_turns() -> None:
         async with consumer_at(cluster) as plain, consumer_at(cluster) as mixed:
             plain.assign(cluster.queues)
             mixed.assign(cluster.queues)
-            rows, expected = [], []
+            rows: list[dict[str, Any]] = []
+            expected: list[dict[str, Any]] = []
             async with asyncio.timeout(120):
                 while len(rows) < count:
-                    rows += (await mixed.poll_columns(timeout_s=0)).to_pylist()
-                    rows += map(row_of, await mixed.poll(timeout_s=0, messages_max=7))
+                    rows += (await mixed.poll_columns(timeout_s=0.01)).to_pylist()
+                    rows += map(row_of, await mixed.poll(timeout_s=0.01, messages_max=7))
                 while len(expected) < count:
                     expected += map(row_of, await plain.poll())
 
-            def place(row: dict[str, object]) -> tuple[object, ...]:
+            def place(row: dict[str, Any]) -> tuple[object, ...]:
                 return row["brokerName"], row["queueId"], row["queueOffset"]
 
             assert sorted(rows, key=place) == sorted(expected, key=place)

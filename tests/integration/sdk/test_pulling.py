@@ -102,8 +102,8 @@ def test_columns_hold_the_messages_of_a_queue(place: Place) -> None:
         sent = await fill(place, bodies)
         async with PullConsumer(place.group, nameserver=place.nameserver) as reader:
             reader.assign([sent[0].queue])
-            found: list[bytes] = []
-            offsets: list[int] = []
+            found: list[bytes | None] = []
+            offsets: list[int | None] = []
             while len(found) < len(bodies):
                 batch = await reader.poll_columns(columns=["body", "queueOffset"])
                 found += batch.column("body").to_pylist()
@@ -111,6 +111,6 @@ def test_columns_hold_the_messages_of_a_queue(place: Place) -> None:
             assert found == bodies
             assert offsets == [each.queue_offset for each in sent]
             assert await reader.commit()
-            assert await reader.committed(sent[0].queue) == offsets[-1] + 1
+            assert await reader.committed(sent[0].queue) == sent[-1].queue_offset + 1
 
     place.run(main)
