@@ -1,10 +1,9 @@
 """Pull consumer: it reads assigned or subscribed queues for `poll`."""
 
-import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ternmq_client.config import ClientConfig, checked_config, resolve_client
 from ternmq_client.instance import ClientInstance
@@ -40,6 +39,9 @@ from ternmq_model.subscription import ALL_TAGS
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner
+
+if TYPE_CHECKING:
+    import asyncio
 
 _STALE_INTERVAL_S: Final = 20.0
 
