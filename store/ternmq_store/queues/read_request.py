@@ -80,7 +80,7 @@ class ReadResult:
     @property
     def record_bytes(self) -> int:
         """Length of all records."""
-        return sum(map(len, self.pieces))
+        return int(self.record_sizes.sum())
 
 
 class ReadLimits(NamedTuple):

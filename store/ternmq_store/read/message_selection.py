@@ -17,6 +17,8 @@ from ternmq_model.record.format import (
     FLAG_STORE_HOST_V6,
     MAGIC_V1,
     MAGIC_V2,
+    OVERHEAD_BYTES,
+    RECORD_BYTES_MAX,
     Record,
     encode_topic,
 )
@@ -30,6 +32,7 @@ from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import PADDING_SIZE, Units
 
 _NO_PLACE: Final = (1 << 63) - 1
+_FIRST_UNITS: Final = 64
 _NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
@@ -240,6 +243,18 @@ def without_reading(
     if offset > end:
         return ReadStatus.OFFSET_OVERFLOW_BADLY, end
     return ReadStatus.FOUND, offset
+
+
+def units_within(units: Units, bytes_max: int) -> Units:
+    """Return the first units: twice as many as fit if all records are as long as the first ones.
+
+    A read without a filter returns no later message, so their units need no look.
+    """
+    first = units["size"][:_FIRST_UNITS]
+    mean_bytes = int(first.sum(dtype=np.int64)) // len(first)
+    if not OVERHEAD_BYTES <= mean_bytes <= RECORD_BYTES_MAX:
+        return units  # padding, or damage
+    return units[: 2 * bytes_max // mean_bytes + 1]
 
 
 def take(starts: Ints, sizes: Ints, limits: ReadLimits, *, file_bytes: int, end: int) -> int:

@@ -33,6 +33,7 @@ from ternmq_store.read.message_selection import (
     runs,
     select,
     take,
+    units_within,
     without_reading,
 )
 from ternmq_store.read.read_repair import ReadRepair
@@ -273,6 +274,8 @@ class StoreReads:
         log, count = self._log, request.units_max(request.hot)
         units = queue.units(request.offset, min(count + _UNITS_AHEAD, units_end - request.offset))
         ahead, units = units, first_units(units, count)
+        if not request.has_filter:
+            units = units_within(units, request.hot.bytes_max)
         codes = None if request.tag_codes is None else queue.tag_codes(units)
         test, ext = request.bit_map_filter, queue.ext
         may_match = None if test is None or ext is None else ext.may_match(units, test)
@@ -336,8 +339,8 @@ class StoreReads:
         if not len(kept.starts):
             return []
         file = self._log.files.at(int(kept.starts[0]))
-        view, base = file.view, file.base
-        return [view[begin - base : end - base] for begin, end in runs(kept.starts, kept.sizes)]
+        view = file.view
+        return [view[begin:end] for begin, end in runs(kept.starts - file.base, kept.sizes)]
 
     def _result(
         self,
