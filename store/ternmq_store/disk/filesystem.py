@@ -306,12 +306,14 @@ class RealFile:
         """Path of the file at its opening."""
         return self._path
 
+    def _open(self) -> contextlib.AbstractContextManager[int]:
+        """Return the descriptor; for a parked file, a new one for the block."""
+        # A generator in place of `nullcontext` costs as much as a short write.
+        open_one = self._descriptor
+        return self._reopened() if open_one is None else contextlib.nullcontext(open_one)
+
     @contextlib.contextmanager
-    def _open(self) -> Generator[int]:
-        """Yield the descriptor; for a parked file, a new one for the block."""
-        if self._descriptor is not None:
-            yield self._descriptor
-            return
+    def _reopened(self) -> Generator[int]:
         descriptor = os.open(self._path, self._flags)
         try:
             yield descriptor
