@@ -17,7 +17,7 @@ from ternmq_model.record.format import (
     header_struct,
     properties_behind,
     read_header,
-    read_size,
+    read_start,
 )
 
 
@@ -99,7 +99,7 @@ class StoredMessage:
     @property
     def record_bytes(self) -> int:
         """Length of the whole record."""
-        return read_size(self._batch, self._begin)
+        return read_start(self._batch, self._begin)[0]
 
     @property
     def header(self) -> RecordHeader:

@@ -133,11 +133,8 @@ class FetchedQueue:
             self._decoded = []
             self._taken = 0
             self.position = batch.next_offset
-        if len(part) * INT32_BYTES == len(batch.record_sizes):
-            part_bytes = len(batch.records)
-        else:
-            part_bytes = sum(message.record_bytes for message in part)
         if self._pulled is not None:
+            part_bytes = int(read_int32s(batch.record_sizes)[begin:end].sum())
             self._pulled.release(len(part), part_bytes)
         if self._subscription.tags:
             wants = self._subscription.wants
