@@ -102,6 +102,11 @@ class StoredMessage:
         return read_start(self._batch, self._begin)[0]
 
     @property
+    def record(self) -> bytes:
+        """Bytes of the whole record: a copy at each use."""
+        return self._batch[self._begin : self._begin + self.record_bytes]
+
+    @property
     def header(self) -> RecordHeader:
         """Every field of the record's fixed part."""
         try:

@@ -3,6 +3,7 @@
 Source: RocketMQ `ConsumeMessageConcurrentlyService.ConsumeRequest`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ternmq_consumer.process_queue.assigned_queue import AssignedQueue
@@ -41,7 +42,7 @@ class ConsumeRequest:
     levels: list[int] = field(default_factory=list[int])
     """Delay level of each message in `failed`, as in `ReconsumeLater.delay_level`."""
 
-    unreached: list[StoredMessage] = field(default_factory=list[StoredMessage])
+    unreached: Sequence[StoredMessage] = ()
     """Messages that did not reach the listener, all behind those of `failed`."""
 
     error: Exception | None = None
@@ -69,7 +70,7 @@ class ConsumeRequest:
         return lease is None or lease.holds
 
     @property
-    def unfinished(self) -> list[StoredMessage]:
+    def unfinished(self) -> Sequence[StoredMessage]:
         """Failed and unreached messages, in the order of their offsets."""
         return [*self.failed, *self.unreached] if self.unreached else self.failed
 

@@ -8,7 +8,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from ternmq_client.interceptors import ConsumeEvent, ConsumeInterceptors, ConsumeOutcome
 from ternmq_consumer.consume_status import LATER, ListenerAnswer, reconsume_later_of
@@ -19,11 +19,18 @@ from ternmq_model.errors import UsageError
 from ternmq_model.stored_message import StoredMessage
 from ternmq_remoting.environment import Blocking
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 T = TypeVar("T")
 
 Listener: TypeAlias = Callable[[StoredMessage], ListenerAnswer | Awaitable[ListenerAnswer]]
 BatchListener: TypeAlias = Callable[
     [Sequence[StoredMessage]], ListenerAnswer | Awaitable[ListenerAnswer]
+]
+
+ColumnsListener: TypeAlias = Callable[
+    ["pa.RecordBatch"], ListenerAnswer | Awaitable[ListenerAnswer]
 ]
 
 CallListener: TypeAlias = Callable[[ConsumeRequest], Awaitable[None]]
@@ -123,6 +130,20 @@ def in_batches(
             request.unreached = messages
         else:
             _take_batch_answer(request, result)
+
+    return call
+
+
+def in_columns(listener: ColumnsListener) -> BatchListener:
+    """Return a batch listener that passes the messages as rows of an Arrow batch to `listener`."""
+    from ternmq_consumer.process_queue.message_rows import columns_of
+
+    if not is_async(listener):
+        return lambda messages: listener(columns_of(messages))
+
+    async def call(messages: Sequence[StoredMessage]) -> ListenerAnswer:
+        answer = listener(columns_of(messages))
+        return await cast("Awaitable[ListenerAnswer]", answer)
 
     return call
 

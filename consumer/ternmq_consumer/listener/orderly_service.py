@@ -70,7 +70,8 @@ class OrderlyConsumeService:
 
     def begin(self, request: ConsumeRequest) -> None:
         """Set the reconsume times of the messages. An orderly call has no time limit."""
-        self._tries.apply(request.assigned.queue, request.handout.messages)
+        handout = request.handout
+        handout.messages = self._tries.apply(request.assigned.queue, handout.messages)
 
     def take(self, request: ConsumeRequest) -> None:
         """End `request` after its listener call. See `ConsumeService`."""

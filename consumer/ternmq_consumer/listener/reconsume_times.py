@@ -24,23 +24,27 @@ class ReconsumeTimes:
     def __init__(self) -> None:
         self._tried: dict[MessageQueue, dict[str, _ReconsumedMessage]] = {}
 
-    def apply(self, queue: MessageQueue, messages: list[StoredMessage]) -> None:
-        """Set the numbers of earlier attempts on messages that were read again.
+    def apply(
+        self, queue: MessageQueue, messages: Sequence[StoredMessage]
+    ) -> Sequence[StoredMessage]:
+        """Return the messages of a hand-out with the numbers of attempts before they were reread.
 
         Args:
             queue: Queue of the messages.
-            messages: Messages of a hand-out. This method changes the list.
+            messages: Messages of the hand-out.
         """
         tried = self._tried.get(queue)
         if tried is None:
-            return
+            return messages
         for message_id, each in list(tried.items()):
             if each.queue_offset < messages[0].queue_offset:  # another member finished it
                 del tried[message_id]
-        for index, message in enumerate(messages):
+        found = list(messages)
+        for index, message in enumerate(found):
             before = tried.get(message.message_id)
             if before is not None and before.times > message.reconsume_times:
-                messages[index] = RedeliveredMessage.of(message, reconsume_times=before.times)
+                found[index] = RedeliveredMessage.of(message, reconsume_times=before.times)
+        return found
 
     def note(
         self,

@@ -3,7 +3,15 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from ternmq_consumer.process_queue.process_queue import Handout, ProcessQueue
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_consumer.process_queue.process_queue import (
+    Handout,
+    MessageSeries,
+    ProcessQueue,
+    bytes_of,
+)
 from ternmq_consumer.process_queue.queue_locks import Lease
 from ternmq_consumer.process_queue.running_info import ProcessQueueInfo
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
@@ -32,6 +40,7 @@ class AssignedQueue:
         lease: Lease of the queue's lock; None = the queue is not locked.
         in_order: True = after a change of the offset, reading waits until no listener works on
             messages of the queue.
+        in_columns: True = the listener takes columns: no object is made for a message.
         wall_ms: Clock for the times in the report; None = no times.
 
     Attributes:
@@ -52,6 +61,7 @@ class AssignedQueue:
         on_refused: Callable[[RefusedError], None],
         lease: Lease | None = None,
         in_order: bool = False,
+        in_columns: bool = False,
         wall_ms: Callable[[], int] | None = None,
     ) -> None:
         self.queue = queue
@@ -59,6 +69,7 @@ class AssignedQueue:
         self.in_hand = ProcessQueue[StoredMessage](start)
         self.is_listed = False
         self._subscription = subscription
+        self._in_columns = in_columns
         self._wall_ms = wall_ms
         self._pulled_at_ms = self._consumed_at_ms = 0
         self._is_retry = queue.topic.startswith(RETRY_PREFIX)
@@ -163,7 +174,7 @@ class AssignedQueue:
             return
         sizes = read_int32s(pulled.record_sizes)
         records = pulled.records
-        batch = decode_records(records, sizes, self.queue)
+        batch = self._decode(records, sizes)
         if (
             not self.in_hand.next_offset
             <= batch[0].queue_offset
@@ -180,10 +191,9 @@ class AssignedQueue:
             self._pulled_at_ms = self._wall_ms()
         if self._subscription.tags:
             # The broker compares only hash codes, and different tags may have equal ones.
-            wants = self._subscription.wants
-            wanted = [message for message in batch if wants(message.tags)]
+            wanted = self._wanted(batch)
             if len(wanted) < len(batch):
-                wanted_bytes = sum(message.record_bytes for message in wanted)
+                wanted_bytes = bytes_of(wanted)
                 if self._pulled is not None:
                     self._pulled.release(len(batch) - len(wanted), batch_bytes - wanted_bytes)
                 batch, batch_bytes = wanted, wanted_bytes
@@ -192,6 +202,20 @@ class AssignedQueue:
         self.in_hand.add(batch, batch_bytes, next_offset)
         if batch:
             self._on_ready(self)
+
+    def _decode(self, records: bytes, sizes: NDArray[np.int32]) -> Sequence[StoredMessage]:
+        if self._in_columns and not self._is_retry:  # retries are few, and have another topic
+            from ternmq_consumer.process_queue.message_rows import decode_rows
+
+            return decode_rows(records, sizes, self.queue)
+        return decode_records(records, sizes, self.queue)
+
+    def _wanted(self, batch: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
+        """Return the messages with a wanted tag."""
+        if isinstance(batch, MessageSeries):
+            return batch.tagged(self._subscription.tags)
+        wants = self._subscription.wants
+        return [message for message in batch if wants(message.tags)]
 
     def on_moved(self, offset: QueueOffset) -> None:
         """Continue at `offset`. See `PullReceiver`."""

@@ -8,8 +8,9 @@ done for each message. RocketMQ keeps a tree of messages instead.
 Source: RocketMQ `ProcessQueue`.
 """
 
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -33,6 +34,39 @@ class QueuedMessage(Protocol):
 M = TypeVar("M", bound=QueuedMessage)
 
 
+class MessageSeries(Sequence[M]):
+    """Messages that know their length in bytes and are joined without an object for each."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def record_bytes(self) -> int:
+        """Length of all records."""
+
+    @abstractmethod
+    def join(self, other: "MessageSeries[M]") -> "MessageSeries[M]":
+        """Return these messages and those of `other`, which follow."""
+
+    @abstractmethod
+    def tagged(self, tags: Collection[str]) -> "MessageSeries[M]":
+        """Return the messages with one of `tags`."""
+
+
+def bytes_of(messages: Sequence[M]) -> int:
+    """Return the length of the records of `messages`."""
+    if isinstance(messages, MessageSeries):
+        return messages.record_bytes
+    return sum(message.record_bytes for message in messages)
+
+
+def _joined(first: Sequence[M], second: Sequence[M]) -> Sequence[M]:
+    """Return the messages of both."""
+    if isinstance(first, MessageSeries) and isinstance(second, MessageSeries):
+        return first.join(second)
+    return [*first, *second]
+
+
 @dataclass(slots=True, eq=False)
 class Handout(Generic[M]):
     """Range of a queue's messages for one listener call.
@@ -40,7 +74,7 @@ class Handout(Generic[M]):
     Owned by its `ProcessQueue`. Other objects only read it.
     """
 
-    messages: list[M]
+    messages: Sequence[M]
     """Unfinished messages, in the order of their offsets."""
 
     record_bytes: int
@@ -53,7 +87,7 @@ class Handout(Generic[M]):
 
 @dataclass(slots=True, eq=False)
 class _WaitingBatch(Generic[M]):
-    messages: list[M]
+    messages: Sequence[M]
     record_bytes: int
     taken: int = 0
 
@@ -105,7 +139,7 @@ class ProcessQueue(Generic[M]):
         """Offsets between reading and committing."""
         return self.next_offset - self.commit_offset
 
-    def add(self, messages: list[M], record_bytes: int, next_offset: QueueOffset) -> None:
+    def add(self, messages: Sequence[M], record_bytes: int, next_offset: QueueOffset) -> None:
         """Add a batch.
 
         Args:
@@ -133,7 +167,7 @@ class ProcessQueue(Generic[M]):
         messages, record_bytes = self._cut(count_max)
         while self._waiting and len(messages) < count_max:
             more, more_bytes = self._cut(count_max - len(messages))
-            messages = messages + more
+            messages = _joined(messages, more)
             record_bytes += more_bytes
         self._waiting_count -= len(messages)
         handout = Handout(messages, record_bytes, messages[0].queue_offset)
@@ -155,7 +189,7 @@ class ProcessQueue(Generic[M]):
         behind = handout.messages[count:]
         if not behind:
             return None
-        record_bytes = sum(message.record_bytes for message in behind)
+        record_bytes = bytes_of(behind)
         parted = Handout(behind, record_bytes, behind[0].queue_offset)
         handout.messages = handout.messages[:count]
         handout.record_bytes -= record_bytes
@@ -186,8 +220,9 @@ class ProcessQueue(Generic[M]):
         done = len(handout.messages)
         done_bytes = handout.record_bytes
         if unfinished:
-            handout.messages = list(unfinished)
-            handout.record_bytes = sum(message.record_bytes for message in unfinished)
+            is_series = isinstance(unfinished, MessageSeries)
+            handout.messages = unfinished if is_series else list(unfinished)
+            handout.record_bytes = bytes_of(unfinished)
             handout.begin = unfinished[0].queue_offset
             done -= len(unfinished)
             done_bytes -= handout.record_bytes
@@ -200,7 +235,7 @@ class ProcessQueue(Generic[M]):
         self.record_bytes -= done_bytes
         return done, done_bytes
 
-    def _cut(self, count_max: int) -> tuple[list[M], int]:
+    def _cut(self, count_max: int) -> tuple[Sequence[M], int]:
         """Remove at most `count_max` messages from the first waiting batch."""
         batch = self._waiting[0]
         left = len(batch.messages) - batch.taken
@@ -209,7 +244,7 @@ class ProcessQueue(Generic[M]):
             whole = batch.messages if not batch.taken else batch.messages[batch.taken :]
             return whole, batch.record_bytes
         part = batch.messages[batch.taken : batch.taken + count_max]
-        part_bytes = sum(message.record_bytes for message in part)
+        part_bytes = bytes_of(part)
         batch.taken += count_max
         batch.record_bytes -= part_bytes
         return part, part_bytes

@@ -1,8 +1,13 @@
 """Iteration over the messages of a consumer without a listener: `async for message in consumer`."""
 
+from typing import TYPE_CHECKING
+
 from ternmq_consumer.listener.consume_dispatcher import ConsumeDispatcher
 from ternmq_consumer.listener.consume_request import ConsumeRequest
 from ternmq_model.stored_message import StoredMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class MessageIterator:
@@ -16,7 +21,7 @@ class MessageIterator:
     def __init__(self, dispatcher: ConsumeDispatcher) -> None:
         self._dispatcher = dispatcher
         self._request = None
-        self._messages: list[StoredMessage] = []
+        self._messages: Sequence[StoredMessage] = ()
         self._next = 0
         """Index of the next message. The application has the message before it."""
 
@@ -52,7 +57,7 @@ class MessageIterator:
         request, self._request = self._request, None
         if request is not None:
             request.assigned.finish(request.in_hand, request.handout, self._messages)
-        self._messages = []
+        self._messages = ()
         self._next = 0
 
     def _settle(self, finished: int) -> None:
@@ -80,5 +85,5 @@ class MessageIterator:
             self._dispatcher.finish(request, left)
             if left and not request.is_dropped:
                 self._dispatcher.again(request, 0.0)
-        self._messages = []
+        self._messages = ()
         self._next = 0

@@ -17,9 +17,11 @@ from ternmq_consumer.listener.consumer_statistics import ConsumeCounters
 from ternmq_consumer.listener.listener_call import (
     BatchListener,
     CallListener,
+    ColumnsListener,
     Interception,
     Listener,
     in_batches,
+    in_columns,
     one_by_one,
 )
 from ternmq_consumer.listener.orderly_service import OrderlyConsumeService
@@ -51,29 +53,34 @@ BROADCASTER: Final = "DEFAULT"
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Listeners of the application. At most one of the two is given."""
+    """Listeners of the application. At most one of the three is given."""
 
     listener: Listener | None
     batch_listener: BatchListener | None
+    columns_listener: ColumnsListener | None
     interceptors: ConsumeInterceptors
 
     @property
     def is_iterated(self) -> bool:
         """True without a listener: the application iterates over the consumer."""
-        return self.listener is None and self.batch_listener is None
+        return self._given is None
+
+    @property
+    def _given(self) -> Listener | BatchListener | ColumnsListener | None:
+        return self.listener or self.batch_listener or self.columns_listener
 
     def dispatcher(
         self, config: PushConsumerConfig, counters: ConsumeCounters
     ) -> ConsumeDispatcher:
         """Return the dispatcher with the sizes of hand-outs for the listener."""
-        if self.batch_listener is not None:
+        if self.batch_listener is not None or self.columns_listener is not None:
             take_max, share_among = config.batch_messages, 1
         elif self.listener is not None:
             share_among = 1 if config.order_per_queue else config.workers
             take_max = PIECE_MESSAGES_MAX
         else:
             take_max, share_among = _ITERATED_MESSAGES_MAX, 1
-        listener = self.batch_listener or self.listener
+        listener = self._given
         return ConsumeDispatcher(
             counters,
             listener="" if listener is None else name_of(listener),
@@ -89,8 +96,11 @@ class Listeners:
         interception = (
             Interception(group, client.env.clock, self.interceptors) if self.interceptors else None
         )
-        if self.batch_listener is not None:
-            call = in_batches(self.batch_listener, blocking, interception=interception)
+        batch_listener = self.batch_listener
+        if self.columns_listener is not None:
+            batch_listener = in_columns(self.columns_listener)
+        if batch_listener is not None:
+            call = in_batches(batch_listener, blocking, interception=interception)
         elif self.listener is not None:
             call = one_by_one(
                 self.listener, blocking, in_order=config.order_per_queue, interception=interception

@@ -47,6 +47,7 @@ class PushAssignment:
         *,
         drop_wait_s: float,
         in_order: bool = False,
+        in_columns: bool = False,
         on_ready: Callable[[AssignedQueue], None],
         on_lost: Callable[[MessageQueue], None],
         on_refused: Callable[[RefusedError], None],
@@ -60,6 +61,7 @@ class PushAssignment:
         self._window = window
         self._drop_wait_s = drop_wait_s
         self._in_order = in_order
+        self._in_columns = in_columns
         self._on_ready = on_ready
         self._on_lost = on_lost
         self._on_refused = on_refused
@@ -128,6 +130,7 @@ class PushAssignment:
                 on_refused=self._on_refused,
                 lease=lease,
                 in_order=self._in_order,
+                in_columns=self._in_columns,
                 wall_ms=self._wall_ms,
             )
             self._owned[queue] = owned

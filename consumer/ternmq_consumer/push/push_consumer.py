@@ -16,7 +16,7 @@ from ternmq_consumer.listener.concurrent_service import ConcurrentConsumeService
 from ternmq_consumer.listener.consume_dispatcher import work_on
 from ternmq_consumer.listener.consume_service import ConsumeService
 from ternmq_consumer.listener.consumer_statistics import ConsumeCounters, ConsumerStatistics
-from ternmq_consumer.listener.listener_call import BatchListener, Listener
+from ternmq_consumer.listener.listener_call import BatchListener, ColumnsListener, Listener
 from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_from_policy
 from ternmq_consumer.offsets.offset_store import OffsetStore
 from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore, reset_queries, resets_of
@@ -45,6 +45,7 @@ from ternmq_consumer.subscriptions import (
     subscriptions_by_topic,
 )
 from ternmq_model.arguments import check_function, check_interceptors, is_async
+from ternmq_model.columns.pyarrow_support import check_pyarrow
 from ternmq_model.errors import ClosedError, RefusedError, TopicNotFound, UsageError
 from ternmq_model.names import RETRY_PREFIX, check_group
 from ternmq_model.offsets import QueueOffset
@@ -97,7 +98,9 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         listener: Function that receives each message: a plain function in one of `config.workers`
             threads, or an `async def` on the loop. At most `config.workers` calls run at a time.
         batch_listener: Function that receives waiting messages of one queue, at most
-            `config.batch_messages`. Its answer holds for all of them. Excludes `listener`.
+            `config.batch_messages`. Its answer holds for all of them.
+        columns_listener: Batch listener that receives the messages as an Arrow `RecordBatch`, with
+            the columns of the Spark source. At most one of the three kinds is given.
         interceptors: Interceptors of every call of the listener, called on the loop.
         on_refused: Function called on the loop with each refusal: a topic or queue that may not be
             read, a group that may not consume, a condition that a broker refuses. It must not
@@ -111,7 +114,8 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
 
     Raises:
         IllegalName: The group's name or a topic's name is illegal.
-        UsageError: Both kinds of listener are given, a listener does not take one argument,
+        MissingPackage: `columns_listener` needs the extra `arrow`.
+        UsageError: Several kinds of listener are given, a listener does not take one argument,
             `on_refused` is `async`, no topic is given, or an expression is malformed.
         ConfigError: A NameServer's address is illegal, an argument has another type, or
             `nameserver` and `client` name different NameServers.
@@ -127,6 +131,7 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         *,
         listener: Listener | None = None,
         batch_listener: BatchListener | None = None,
+        columns_listener: ColumnsListener | None = None,
         interceptors: Sequence[ConsumeInterceptor] = (),
         on_refused: Callable[[RefusedError], None] = lambda _: None,
         nameserver: str | Sequence[str] | None = None,
@@ -137,8 +142,13 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
     ) -> None:
         if listener is not None and batch_listener is not None:
             raise UsageError("a consumer has a listener or a batch listener, not both")
+        if columns_listener is not None:
+            if listener is not None or batch_listener is not None:
+                raise UsageError("a consumer with a columns listener has no other listener")
+            check_pyarrow()
         check_function("listener", listener, 1, optional=True)
         check_function("batch_listener", batch_listener, 1, optional=True)
+        check_function("columns_listener", columns_listener, 1, optional=True)
         check_function("on_refused", on_refused, 1)
         if is_async(on_refused):
             raise UsageError(
@@ -147,7 +157,9 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         checked = check_interceptors(interceptors, "before_consume", "after_consume")
         self._group = check_group(group)
         self._subscriptions = subscriptions_by_topic(topics)
-        self._listeners = Listeners(listener, batch_listener, ConsumeInterceptors(checked))
+        self._listeners = Listeners(
+            listener, batch_listener, columns_listener, ConsumeInterceptors(checked)
+        )
         self._on_refused = on_refused
         self._config = checked_config("config", config, PushConsumerConfig)
         self._retry_topics: frozenset[str] = frozenset()
@@ -318,6 +330,7 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
             ),
             drop_wait_s=config.drop_wait_s,
             in_order=config.order_per_queue,
+            in_columns=self._listeners.columns_listener is not None,
             on_ready=self._dispatcher.offer,
             on_lost=self._look_for,
             on_refused=self._on_refused,

@@ -18,7 +18,6 @@ from ternmq_model.columns.property_columns import LIST_TYPE, MAP_TYPE, PropertyC
 from ternmq_model.columns.record_validation import (
     DamagedRow,
     ExpectedRecords,
-    UnpackedBodies,
     ValidRecords,
     find_records,
     unpack_bodies,
@@ -129,10 +128,8 @@ def build_rows(
     unpacked: Sequence[tuple[int, bytes | None]] = ()
     if found is not None and column_names.BODY in columns:
         bodies = unpack_bodies(found, bytes_max)
-        if is_null_allowed and bodies.broken:
-            nulls = [(row, None) for row, _ in bodies.broken]
-            more = sorted([*bodies.unpacked, *nulls], key=lambda each: each[0])
-            bodies = UnpackedBodies(more, (), bodies.rows)
+        if is_null_allowed:
+            bodies = bodies.with_nulls()
         unpacked = bodies.unpacked
         if bodies.rows < len(found.rows):
             inspected = int(found.rows[bodies.rows])
@@ -146,11 +143,29 @@ def build_rows(
     damaged = sorted((d for d in damaged if d.row < inspected), key=lambda each: each.row)
     if found is None or not len(found.rows):
         return BuiltRows(empty_batch(columns), starts[:0], damaged, inspected)
+    batch = batch_of_records(found, unpacked, broker_name, columns)
+    return BuiltRows(batch, found.rows, damaged, inspected)
+
+
+def batch_of_records(
+    found: ValidRecords,
+    unpacked: Sequence[tuple[int, bytes | None]],
+    broker_name: str,
+    columns: Sequence[str] = COLUMNS,
+) -> "pa.RecordBatch":
+    """Return a batch of valid records, at least one.
+
+    Args:
+        found: The records.
+        unpacked: Decompressed bodies by row, ascending; None = a null.
+        broker_name: Name of the broker of the records.
+        columns: Names of the columns, in this order.
+    """
     made = _Columns(found, unpacked, broker_name)
-    batch = arrow.RecordBatch.from_arrays(
+    batch: pa.RecordBatch = arrow.RecordBatch.from_arrays(
         [made.column(name) for name in columns], schema=arrow_schema(columns)
     )
-    return BuiltRows(batch, found.rows, damaged, inspected)
+    return batch
 
 
 def empty_batch(columns: Sequence[str] = ()) -> "pa.RecordBatch":

@@ -91,6 +91,12 @@ class UnpackedBodies:
     rows: int
     """Number of the first rows within the limit, at least one."""
 
+    def with_nulls(self) -> "UnpackedBodies":
+        """Return the bodies with a null for each broken one."""
+        nulls = [(row, None) for row, _ in self.broken]
+        unpacked = sorted([*self.unpacked, *nulls], key=lambda each: each[0])
+        return UnpackedBodies(unpacked, (), self.rows)
+
 
 def find_records(
     view: bytes | memoryview,

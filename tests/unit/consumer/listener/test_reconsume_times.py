@@ -9,12 +9,10 @@ def test_message_read_anew_tells_of_its_tries_before() -> None:
     counts = ReconsumeTimes()
     first = [message_at(offset) for offset in range(3)]
     counts.note(QUEUE, first, [tried_again(tried_again(first[1])), first[2]])
-    anew = [message_at(offset) for offset in range(1, 4)]
-    counts.apply(QUEUE, anew)
+    anew = counts.apply(QUEUE, [message_at(offset) for offset in range(1, 4)])
     assert [message.reconsume_times for message in anew] == [2, 0, 0]
     counts.note(QUEUE, anew[:1], [tried_again(anew[0])])
-    anew = [message_at(1)]
-    counts.apply(QUEUE, anew)
+    anew = counts.apply(QUEUE, [message_at(1)])
     assert anew[0].reconsume_times == 3
 
 
@@ -23,9 +21,7 @@ def test_finished_messages_and_those_of_other_members_are_forgotten() -> None:
     messages = [message_at(offset) for offset in range(4)]
     counts.note(QUEUE, messages, [tried_again(message) for message in messages])
     counts.note(QUEUE, messages[2:3], [])
-    later = [message_at(1)]
-    counts.apply(QUEUE, later)
+    later = counts.apply(QUEUE, [message_at(1)])
     assert later[0].reconsume_times == 1
-    again = [message_at(offset) for offset in range(4)]
-    counts.apply(QUEUE, again)
+    again = counts.apply(QUEUE, [message_at(offset) for offset in range(4)])
     assert [message.reconsume_times for message in again] == [0, 1, 0, 1]
