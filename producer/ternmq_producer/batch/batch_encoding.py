@@ -4,9 +4,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-import numpy as np
-
-from ternmq_model.arrays import Ints, pack_int32s
+from ternmq_model.arrays import Ints, pack_int32, pack_int32s
 from ternmq_model.errors import IllegalMessage
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.properties import UNIQUE_KEY
@@ -123,10 +121,10 @@ class StreamFormat:
             now_ms: Time of the monotonic clock.
         """
         behind_ms = wall_ms - now_ms
-        pieces, sizes = list[bytes](), list[Ints]()
+        pieces, sizes = list[bytes](), list[bytes]()
         if len(batch.singles) < _MANY:
             pieces = [self._encode_one(pending, wall_ms, behind_ms) for pending in batch.singles]
-            sizes.append(np.array([*map(len, pieces)], dtype=np.int64))
+            sizes += [pack_int32(len(piece)) for piece in pieces]
         else:
             topics = [pending.topic for pending in batch.singles]
             is_one = topics.count(topics[0]) == len(topics)
@@ -134,7 +132,7 @@ class StreamFormat:
             for group in groups:
                 more, more_sizes = self._encode_group(group, wall_ms, behind_ms)
                 pieces += more
-                sizes.append(more_sizes)
+                sizes.append(pack_int32s(more_sizes))
         for part in batch.parts:
             if part.unique_keys is NO_UNIQUE_KEYS:
                 part.unique_keys = next_keys(self._keys, len(part), wall_ms)
@@ -149,11 +147,11 @@ class StreamFormat:
                 sys_flags=part.sys_flags,
             )
             pieces += more
-            sizes.append(more_sizes)
+            sizes.append(pack_int32s(more_sizes))
         return messages.SendStreamRequest(
             batch=messages.SendBatch(
                 records=b"".join(pieces),
-                record_sizes=pack_int32s(np.concatenate(sizes)),
+                record_sizes=b"".join(sizes),
                 is_retry=batch.is_retry,
                 is_whole=batch.is_atomic,
             )
