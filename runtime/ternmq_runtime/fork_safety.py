@@ -36,7 +36,7 @@ def check_process(process_id: int) -> None:
     Raises:
         ClosedError: This process was forked from that one.
     """
-    if is_inherited(process_id):
+    if process_id not in (0, _process_id):  # `is_inherited` without its call, for every message
         raise ClosedError(
             f"opened in process {process_id}, from which this one ({_process_id}) was forked: "
             "open clients in the child only, or start children by 'spawn' (docs/howto/fork.md)"

@@ -300,8 +300,12 @@ class MessageSender:
     ) -> None:
         if queue is None and selector is None and not is_in_order:
             # Most messages: no call and no tuple for each.
-            index = self._fault_strategy.next_index(publish_info)
-            queue, link = publish_info.queues[index], publish_info.links[index]
+            index = publish_info.next()
+            link = publish_info.links[index]
+            if link.is_avoided:
+                index = self._fault_strategy.next_index(publish_info)
+                link = publish_info.links[index]
+            queue = publish_info.queues[index]
         else:
             queue, link = self._choose(message, publish_info, queue, selector, size)
         link.add(
