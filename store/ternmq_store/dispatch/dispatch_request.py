@@ -132,7 +132,7 @@ def unit_runs(
         if not len(rows):
             continue
         is_all = len(rows) == len(units)
-        own, places = (units, queue_offsets) if is_all else (units[rows], queue_offsets[rows])
+        own, places = (units, queue_offsets) if is_all else (units.take(rows), queue_offsets[rows])
         if queue.topic in (SCHEDULE_TOPIC, WHEEL_TOPIC):
             own = own.copy()
             own["tag_code"] = _delivery_times(queue.topic, batch, rows, stored_at_ms)
