@@ -87,6 +87,9 @@ FIGURES: Final = (
     Figure("send-many-128", "send_many of 128 B", "msg/s", either(450_000, 270_000)),
     Figure("push", "PushConsumer, batch listener", "msg/s", either(300_000)),
     Figure("pull", "PullConsumer", "msg/s", either(500_000)),
+    Figure("push-columns", "PushConsumer, columns listener", "msg/s", {}),
+    Figure("pull-columns", "poll_columns", "msg/s", {}),
+    Figure("pull-bodies", "poll_columns, bodies alone", "msg/s", {}),
     Figure("idle.resident", "idle `ternmq dev`, resident", "MiB", either(120), at_most=True),
     Figure("idle.ready", "`ternmq dev`, command to ready", "ms", either(2000), at_most=True),
     Figure("idle.cpu", "idle `ternmq dev`, of one core", "%", {}, at_most=True),
@@ -98,7 +101,7 @@ SENDING: Final = tuple(
     for figure in FIGURES
     if figure.name.startswith(("alone.p50", "awaiting", "pipelined", "send-many"))
 )
-CONSUMING: Final = ("push", "pull")
+CONSUMING: Final = ("push", "pull", "push-columns", "pull-columns", "pull-bodies")
 MEASUREMENTS: Final = tuple(dict.fromkeys(figure.measurement for figure in FIGURES))
 
 

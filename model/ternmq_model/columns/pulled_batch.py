@@ -83,14 +83,15 @@ def columns_of_records(
         MissingPackage: A compressed body needs the extra `compression`.
     """
     bodies = unpack_bodies(found, _NO_LIMIT).with_nulls()
-    batch = batch_of_records(found, bodies.unpacked, broker_name)
+    batch: Any = batch_of_records(found, bodies.unpacked, broker_name)
     changed = {column_names.TOPIC: topics, column_names.RECONSUME_TIMES: reconsume_times}
     for name, values in changed.items():
         if values:
-            field = batch.schema.field(name)
             at = batch.schema.get_field_index(name)
+            field = batch.schema.field(at)
             batch = batch.set_column(at, field, arrow.array(values, type=field.type))
-    return batch
+    changed_batch: pa.RecordBatch = batch
+    return changed_batch
 
 
 def _bounds(data: bytes, sizes: NDArray[np.int32]) -> tuple[Ints, Ints]:
