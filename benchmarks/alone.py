@@ -21,7 +21,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import grpc.aio
 
@@ -47,7 +47,7 @@ async def serve() -> None:
             await context.write(data)
 
     server = grpc.aio.server()
-    handler: Any = grpc.stream_stream_rpc_method_handler(echo)
+    handler = cast("Any", grpc.stream_stream_rpc_method_handler(echo))
     server.add_generic_rpc_handlers(
         [grpc.method_handlers_generic_handler("bench.Echo", {"Stream": handler})]
     )
@@ -74,7 +74,7 @@ async def echo_alone(port: int, scale: float) -> None:
     """Report p50 and p99 of the echo, at both paces."""
     body = bytes(BODY_BYTES)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        call: Any = channel.stream_stream(ECHO)()
+        call = cast("Any", channel.stream_stream(ECHO)())
 
         async def echo() -> None:
             await call.write(body)
