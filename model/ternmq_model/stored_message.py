@@ -80,13 +80,8 @@ class StoredMessage:
     @property
     def stored_body(self) -> bytes:
         """The body as it lies on disk: compressed, when `sys_flag` says so."""
-        begin, end = self._body_range
-        return self._batch[begin:end]
-
-    @property
-    def _body_range(self) -> tuple[int, int]:
         begin = self._begin + header_struct(self.header.sys_flag).size
-        return begin, begin + self.header.body_bytes
+        return self._batch[begin : begin + self.header.body_bytes]
 
     @property
     def readable_body(self) -> bytes:
@@ -124,9 +119,10 @@ class StoredMessage:
         try:
             return self._properties
         except AttributeError:
-            begin = properties_behind(self._batch, self._body_range[1], self.header.magic)
-            end = self._begin + self.header.total_bytes
-            self._properties = decode_visible(self._batch[begin:end])
+            header, data, at = self.header, self._batch, self._begin
+            body_end = at + header_struct(header.sys_flag).size + header.body_bytes
+            begin = properties_behind(data, body_end, header.magic)
+            self._properties = decode_visible(data[begin : at + header.total_bytes])
             return self._properties
 
     @property

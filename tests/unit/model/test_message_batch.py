@@ -24,11 +24,7 @@ FORMS = [
 ]
 """Arguments of records: short, empty, long and compressed bodies, and properties."""
 
-ATTRIBUTES = [
-    name
-    for name, part in vars(StoredMessage).items()
-    if isinstance(part, property) and not name.startswith("_")
-]
+ATTRIBUTES = [name for name, part in vars(StoredMessage).items() if isinstance(part, property)]
 
 
 @pytest.mark.parametrize("forms", [*([form] * 3 for form in FORMS), FORMS])
