@@ -79,6 +79,8 @@ from ternmq_model.transaction import Resolution as Resolution
 from ternmq_model.transaction import TransactionResult as TransactionResult
 from ternmq_model.version import __version__ as __version__
 from ternmq_producer.batch.bulk import SendResults as SendResults
+from ternmq_producer.batch.column_results import ColumnResults as ColumnResults
+from ternmq_producer.batch.column_results import SendColumnsFailed as SendColumnsFailed
 from ternmq_producer.blocking_producer import BlockingProducer as BlockingProducer
 from ternmq_producer.blocking_producer import (
     BlockingTransactionProducer as BlockingTransactionProducer,
@@ -118,6 +120,7 @@ __all__ = [
     "ClientConfig",
     "ClientNotOnline",
     "ClosedError",
+    "ColumnResults",
     "ConfigError",
     "ConnectionLost",
     "ConsumeEvent",
@@ -153,6 +156,7 @@ __all__ = [
     "RequestTimedOut",
     "Resolution",
     "RoundRobin",
+    "SendColumnsFailed",
     "SendEvent",
     "SendInterceptor",
     "SendManyFailed",

@@ -52,6 +52,7 @@ class BlockingProducer(BlockingClient[Producer]):
 
     send = blocking(Producer.send)
     send_many = blocking(Producer.send_many)
+    send_columns = blocking(Producer.send_columns)
     send_batch = blocking(Producer.send_batch)
     send_one_way = blocking(Producer.send_one_way)
     request = blocking(Producer.request)

@@ -1,10 +1,9 @@
 """The producer that applications use."""
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ternmq_client.config import ClientConfig, checked_config, resolve_client
 from ternmq_client.instance import ClientInstance
@@ -18,9 +17,11 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_producer.batch.atomic_batch import check_batch, check_messages
 from ternmq_producer.batch.bulk import Bulk, SendResults
-from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES
+from ternmq_producer.batch.column_results import ColumnResults, SendColumnsFailed
+from ternmq_producer.columns.message_columns import MessageColumns
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.queue_selection.selectors import QueueSelector
+from ternmq_producer.send.many_messages import send_columns, send_messages
 from ternmq_producer.send.message_sender import MessageSender, closed_error
 from ternmq_producer.send.request_reply import RequestFutures
 from ternmq_producer.send.send_interception import SendInterception
@@ -32,17 +33,11 @@ if TYPE_CHECKING:
     from ternmq_client.tracing.trace_interceptors import SendTraces
     from ternmq_model.clock import Clock
 
-logger = logging.getLogger(__name__)
-
 _ENQUEUED_PER_TURN: Final = 256
 """Number of `enqueue` calls without a wait after which the loop gets a turn. Without turns nothing
 would be sent before the buffer is full."""
 
 _NO_MESSAGE: Final = Message("", b"")
-
-_SLICE_BYTES: Final = 512 << 10
-_SLICE_MESSAGES_MAX: Final = 2048
-"""Limit of one part of a `send_many`, prepared while the broker works on the part before."""
 
 
 class Producer(Lifecycle):
@@ -424,36 +419,62 @@ class Producer(Lifecycle):
         return await self._send_many(messages, timeout_s)
 
     async def _send_many(self, messages: Sequence[Message], timeout_s: float | None) -> SendResults:
-        sender = self._open_sender()
-        count = len(messages)
-        done: asyncio.Future[None] = self._loop.create_future()
-        bulk = Bulk(count, done)
         timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
-        try:
-            with sender.buffer.entering():
-                start = 0
-                while start < count:
-                    room_for = _SLICE_BYTES // (len(messages[start].body) + RECORD_EXTRA_BYTES)
-                    size = min(max(room_for, 1), _SLICE_MESSAGES_MAX)
-                    part = messages[start : start + size]
-                    await sender.submit_part(bulk, part, start, timeout_ms)
-                    start += len(part)
-                    await asyncio.sleep(
-                        0
-                    )  # so that the part leaves before the next one is prepared
-            if count:
-                await done
-        except asyncio.CancelledError:
-            logger.warning(
-                "send_many was cancelled group=%s messages=%s without_answer=%s: may be stored",
-                self.group,
-                count,
-                bulk.unanswered,
-            )
-            raise
-        finally:
-            bulk.abandon()
-        return bulk.results()
+        return (await send_messages(self._open_sender(), messages, timeout_ms)).results()
+
+    async def send_columns(
+        self,
+        topic: str,
+        bodies: Any,
+        *,
+        tags: Any = None,
+        keys: Any = None,
+        properties: Any = None,
+        sharding_keys: Any = None,
+        queue_ids: Any = None,
+        timeout_s: float | None = None,
+    ) -> ColumnResults:
+        """Send a message for each row of columns, and return the results as arrays.
+
+        `send_many` without an object for each message. Messages with a sharding key or a queue id
+        keep their order. They are no transaction: some may fail. Illegal rows are refused, and the
+        others are sent. With interceptors or traces, each row becomes a `Message` for them.
+
+        Cancelling stops the waiting: the messages may be sent all the same.
+
+        Args:
+            topic: Topic of all messages.
+            bodies: Bodies, not to be changed until the call ends: an Arrow array of binary values
+                or strings, a list of bytes, or a tuple of a buffer and the offsets between which
+                the bodies lie, one more than bodies. Or an Arrow `RecordBatch` or `Table` with the
+                columns `body`, `tags`, `keys`, `properties`, `shardingKey` and `queueId`, all but
+                the first optional, with the names and types of the columns in Spark; others are
+                ignored.
+            tags: Tag of all messages, or a column of tags. Columns are Arrow arrays, lists or numpy
+                arrays, with a null or None for rows without a value.
+            keys: Column with the key of each message, or a list of its keys.
+            properties: Properties of all messages, or a column of maps.
+            sharding_keys: Sharding key of all messages, or a column of sharding keys.
+            queue_ids: Queue id of all messages, or a column; refused if several brokers have it.
+            timeout_s: Time limit that replaces `send_timeout_s`, for each part. See `send_many`.
+
+        Raises:
+            SendColumnsFailed: Some messages were not stored, or may not have been; `results` has
+                the outcome of each.
+            UsageError: A column has another type or another length; nothing was sent.
+            IllegalName: The topic's name is illegal; nothing was sent.
+        """
+        sender = self._open_sender()
+        columns = MessageColumns(
+            topic, bodies, tags=tags, keys=keys, properties=properties,
+            sharding_keys=sharding_keys, queue_ids=queue_ids,
+        )  # fmt: skip
+        timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
+        bulk = await send_columns(sender, columns, timeout_ms, self._interception)
+        results = ColumnResults.of(bulk)
+        if results.errors:
+            raise SendColumnsFailed(results)
+        return results
 
     @property
     def buffered_bytes(self) -> int:

@@ -123,15 +123,15 @@ class RecordEncoder:
     def encode_many(
         self,
         topic: bytes,
-        queue_ids: Sequence[int],
-        bodies: Sequence[bytes],
+        queue_ids: Ints | Sequence[int],
+        bodies: Sequence[bytes | memoryview],
         unique_keys: KeyColumn,
-        properties: Sequence[bytes],
-        flags: Sequence[int],
+        properties: Sequence[bytes | memoryview],
+        flags: Ints | Sequence[int] | int,
         *,
         born_at_ms: int | Sequence[int],
-        sys_flags: Sequence[int] | None = None,
-    ) -> tuple[list[bytes], Ints]:
+        sys_flags: Ints | Sequence[int] | int = 0,
+    ) -> tuple[list[bytes | memoryview], Ints]:
         """Return pieces of the records of one topic, and the size of each record.
 
         The joined pieces equal the joined records of `encode`, of which none is made.
@@ -142,9 +142,9 @@ class RecordEncoder:
             bodies: Body of each record.
             unique_keys: Unique key of each record.
             properties: Other properties of each record, encoded.
-            flags: Application's number of each record.
+            flags: Application's number of each record, or of all.
             born_at_ms: Born time of all records, or of each one, Unix ms.
-            sys_flags: Compression bits of each record; None = no compression.
+            sys_flags: Compression bits of each record, or of all.
 
         Raises:
             IllegalMessage: Properties of a record are too long. No record is returned.
@@ -164,21 +164,20 @@ class RecordEncoder:
         headers["body_crc"] = np.fromiter(map(crc32, bodies), np.int64, count) & CRC31_MASK
         headers["queue_id"] = queue_ids
         headers["flag"] = flags
-        headers["sys_flag"] = self._flags
-        if sys_flags is not None:
-            headers["sys_flag"] |= np.array(sys_flags, dtype=np.int32)
+        headers["sys_flag"] = sys_flags
+        headers["sys_flag"] |= self._flags
         headers["born_at_ms"] = born_at_ms
         headers["born_host"] = np.void(self._born_host)
         headers["store_host"] = np.void(self._store_host)
         headers["body_bytes"] = body_bytes
-        end = PAIR_END_BYTE + (first + self._suffix if is_same else b"")
+        end = PAIR_END_BYTE + (bytes(first) + self._suffix if is_same else b"")
         tails = np.empty(count, _tail_type(len(topic), unique_keys.itemsize, len(end)))
         tails["topic"] = np.void(encode_topic(topic))
         tails["length"] = whole_bytes
         tails["name"] = np.void(_UNIQUE_KEY)
         tails["key"] = unique_keys
         tails["end"] = np.void(end)
-        columns: list[Iterable[bytes]] = [pieces_of(headers), bodies, pieces_of(tails)]
+        columns: list[Iterable[bytes | memoryview]] = [pieces_of(headers), bodies, pieces_of(tails)]
         if not is_same:
             columns += [properties, repeat(self._suffix, count)]
         return list(chain.from_iterable(zip(*columns, strict=True))), total_bytes

@@ -71,7 +71,7 @@ class StreamFormat:
         """Remove from `batch` the messages that this broker would refuse; return their errors."""
         limit = self._surely_fits_bytes
         if all(pending.record_bytes <= limit for pending in batch.singles) and all(
-            (part.record_bytes if part.is_atomic else max(part.sizes)) <= limit
+            (part.record_bytes if part.is_atomic else int(part.sizes.max())) <= limit
             for part in batch.parts
         ):
             return []
@@ -89,10 +89,10 @@ class StreamFormat:
         if isinstance(pending, PendingBatch):
             # The bytes that a broker adds to each record are known only now.
             total = len(pending) * (self._added_bytes + len(pending.topic))
-            for body, properties in zip(pending.bodies, pending.properties, strict=True):
-                if len(body) > self._body_bytes_max or len(properties) > self._properties_bytes_max:
-                    return IllegalMessage(f"batch for {topic!r}: a message of it is too long")
-                total += len(body) + len(properties)
+            bodies, properties = pending.bodies.sizes, pending.properties.sizes
+            if bodies.max() > self._body_bytes_max or properties.max() > self._properties_bytes_max:
+                return IllegalMessage(f"batch for {topic!r}: a message of it is too long")
+            total += int(bodies.sum() + properties.sum())
             try:
                 check_length(topic, total)
             except IllegalMessage as error:
@@ -121,9 +121,9 @@ class StreamFormat:
             now_ms: Time of the monotonic clock.
         """
         behind_ms = wall_ms - now_ms
-        pieces, sizes = list[bytes](), list[bytes]()
+        pieces, sizes = list[bytes | memoryview](), list[bytes]()
         if len(batch.singles) < _MANY:
-            pieces = [self._encode_one(pending, wall_ms, behind_ms) for pending in batch.singles]
+            pieces += [self._encode_one(pending, wall_ms, behind_ms) for pending in batch.singles]
             sizes += [pack_int32(len(piece)) for piece in pieces]
         else:
             topics = [pending.topic for pending in batch.singles]
@@ -139,9 +139,9 @@ class StreamFormat:
             more, more_sizes = self._encoder.encode_many(
                 part.topic,
                 part.queue_ids,
-                part.bodies,
+                part.bodies.pieces(),
                 part.unique_keys,
-                part.properties,
+                part.properties.pieces(),
                 part.flags,
                 born_at_ms=behind_ms + part.started_ms,
                 sys_flags=part.sys_flags,
@@ -173,7 +173,7 @@ class StreamFormat:
 
     def _encode_group(
         self, singles: list[PendingSend], wall_ms: int, behind_ms: int
-    ) -> tuple[list[bytes], Ints]:
+    ) -> tuple[list[bytes | memoryview], Ints]:
         """Encode messages of one topic by columns, which takes a third of the time."""
         keys = next_keys(self._keys, len(singles), wall_ms)
         for index, (pending, key) in enumerate(zip(singles, keys.tolist(), strict=True)):
@@ -181,7 +181,6 @@ class StreamFormat:
                 pending.unique_key = key
             else:
                 keys[index] = pending.unique_key
-        sys_flags = [pending.sys_flag for pending in singles]
         return self._encoder.encode_many(
             singles[0].topic,
             [pending.queue.queue_id for pending in singles],
@@ -190,7 +189,7 @@ class StreamFormat:
             [pending.properties for pending in singles],
             [pending.flag for pending in singles],
             born_at_ms=[behind_ms + pending.started_ms for pending in singles],
-            sys_flags=sys_flags if any(sys_flags) else None,
+            sys_flags=[pending.sys_flag for pending in singles],
         )
 
 

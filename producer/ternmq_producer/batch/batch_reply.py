@@ -97,6 +97,7 @@ def deliver(
                 code,
                 part.unique_keys,
                 part.queues,
+                part.queue_indices,
                 queue_offsets[begin:end],
                 physical_offsets[begin:end],
                 store_host,

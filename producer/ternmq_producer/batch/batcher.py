@@ -287,7 +287,10 @@ class Batcher:
             taken_bytes = batch.record_bytes
             is_fit = True
             while is_fit and waiting and (not batch.is_retry or waiting[0].maybe_stored):
+                is_part = isinstance(waiting[0], PendingBatch)
                 is_fit = self._take_one(batch, waiting)
+                if is_part:  # a single message behind it would stand before it in the batch
+                    break
             if batch.record_bytes > taken_bytes:
                 del self._ready[queue]
                 self._held.add(queue)
@@ -320,6 +323,8 @@ class Batcher:
             waiting.popleft()
             self._free(pending.record_bytes)
             return True
+        if isinstance(pending, PendingBatch) and not pending.is_atomic:
+            return self._take_part(batch, waiting, pending)
         is_alone = isinstance(pending, PendingBatch)
         grown = batch.record_bytes + pending.record_bytes
         if batch.record_bytes and (is_alone or grown > self.batch_bytes_max):
@@ -341,16 +346,20 @@ class Batcher:
 
     def _take_parts(self, batch: ProducerBatch) -> None:
         while self._parts:
-            part = self._parts.popleft()
+            part = self._parts[0]
             if part.sink.done():
-                self._free(part.record_bytes)
-                continue
-            free_bytes = self.batch_bytes_max - batch.record_bytes
-            if batch.record_bytes and part.sizes[0] > free_bytes:
-                self._parts.appendleft(part)
+                self._free(self._parts.popleft().record_bytes)
+            elif not self._take_part(batch, self._parts, part):
                 return
-            first, rest = part.split(free_bytes)
-            batch.put(first)
-            if rest is not None:
-                self._parts.appendleft(rest)
-                return
+
+    def _take_part(self, batch: ProducerBatch, waiting: deque[Any], part: PendingBatch) -> bool:
+        """Move as much of `part`, the first of `waiting`, as fits; return whether all of it did."""
+        free_bytes = self.batch_bytes_max - batch.record_bytes
+        if batch.record_bytes and part.sizes[0] > free_bytes:
+            return False
+        waiting.popleft()
+        first, rest = part.split(free_bytes)
+        batch.put(first)
+        if rest is not None:
+            waiting.appendleft(rest)
+        return rest is None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.arrays import Ints
 from ternmq_model.errors import TernError
 from ternmq_model.message import SendManyFailed, SendResult, SendStatus
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Bulk:
-    """Answers to one `send_many`, in the order of its messages. Owned by the call.
+    """Answers to one call with many messages, in their order. Owned by the call.
 
     Args:
         count: Number of messages.
@@ -29,17 +30,23 @@ class Bulk:
     def __init__(self, count: int, done: "asyncio.Future[None]") -> None:
         self._unanswered = count
         self._done = done
-        self._answered = bytearray(count)
+        self._answered = np.zeros(count, dtype=np.bool_)
         self.queue_offsets = np.full(count, -1, dtype=np.int64)
         self.physical_offsets = np.full(count, -1, dtype=np.int64)
-        self.statuses = bytearray(count)
+        self.statuses = np.zeros(count, dtype=np.uint8)
         self.unique_keys: KeyColumn = np.zeros(count, dtype="S1")
-        self.queues: list[MessageQueue | None] = [None] * count
-        self.store_hosts: list[bytes] = [b""] * count
+        self._index_by_place: dict[tuple[MessageQueue, bytes], int] = {}
+        self.place_indices = np.full(count, -1, dtype=np.int64)
+        """Index in `places` of each message's queue; -1 = not stored."""
         self.errors: dict[int, TernError] = {}
 
     def __len__(self) -> int:
         return len(self.statuses)
+
+    @property
+    def places(self) -> Sequence[tuple[MessageQueue, bytes]]:
+        """Queues of messages, each with the address of its broker."""
+        return list(self._index_by_place)
 
     @property
     def unanswered(self) -> int:
@@ -61,53 +68,51 @@ class Bulk:
 
     def put_many(
         self,
-        positions: Sequence[int],
+        positions: Ints,
         status: int,
         unique_keys: KeyColumn,
-        queues: list[MessageQueue],
-        queue_offsets: NDArray[np.int64],
-        physical_offsets: NDArray[np.int64],
+        queues: Sequence[MessageQueue],
+        queue_indices: Ints,
+        queue_offsets: Ints,
+        physical_offsets: Ints,
         store_host: bytes,
     ) -> None:
         """Answer the messages at `positions` as stored."""
-        count = len(positions)
-        self._widen(unique_keys.itemsize)
-        if isinstance(positions, range) and positions.step == 1:
-            span = slice(positions.start, positions.stop)
-            self.queue_offsets[span] = queue_offsets
-            self.physical_offsets[span] = physical_offsets
-            self.statuses[span] = bytes((status,)) * count
-            self._answered[span] = bytes((True,)) * count
-            self.unique_keys[span] = unique_keys
-            self.queues[span] = queues
-            self.store_hosts[span] = [store_host] * count
-        else:
-            self.queue_offsets[positions] = queue_offsets
-            self.physical_offsets[positions] = physical_offsets
-            self.unique_keys[positions] = unique_keys
-            for index, queue in zip(positions, queues, strict=True):
-                self.statuses[index] = status
-                self._answered[index] = 1
-                self.queues[index] = queue
-                self.store_hosts[index] = store_host
-        self._count_down(count)
+        places = np.array([self._place_of(queue, store_host) for queue in queues])
+        self._widen(unique_keys.dtype.itemsize)
+        self.queue_offsets[positions] = queue_offsets
+        self.physical_offsets[positions] = physical_offsets
+        self.statuses[positions] = status
+        self.unique_keys[positions] = unique_keys
+        self.place_indices[positions] = places[queue_indices]
+        self._answered[positions] = True
+        self._count_down(len(positions))
 
     def put(self, index: int, answer: SendResult | TernError) -> None:
         """Answer message `index`, unless it has an answer."""
         if self.is_answered(index):
             return
-        self._answered[index] = 1
+        self._answered[index] = True
         if isinstance(answer, SendResult):
+            unique_key = answer.message_id.encode()
+            self._widen(len(unique_key))
             self.statuses[index] = answer.status.value
-            self._widen(len(answer.message_id))
-            self.unique_keys[index] = answer.message_id.encode()
-            self.queues[index] = answer.queue
+            self.unique_keys[index] = unique_key
+            self.place_indices[index] = self._place_of(answer.queue, answer.store_host)
             self.queue_offsets[index] = answer.queue_offset
             self.physical_offsets[index] = answer.physical_offset
-            self.store_hosts[index] = answer.store_host
         else:
             self.errors[index] = answer
         self._count_down(1)
+
+    def _place_of(self, queue: MessageQueue, store_host: bytes) -> int:
+        """Return the index in `places` of a queue."""
+        return self._index_by_place.setdefault((queue, store_host), len(self._index_by_place))
+
+    def _widen(self, key_bytes: int) -> None:
+        """Make room for unique keys of this length, which the first answer shows."""
+        if key_bytes > self.unique_keys.dtype.itemsize:
+            self.unique_keys = self.unique_keys.astype(f"S{key_bytes}")
 
     def results(self) -> "SendResults":
         """Return the answers.
@@ -122,11 +127,6 @@ class Bulk:
             )
         return results
 
-    def _widen(self, key_bytes: int) -> None:
-        """Make room for unique keys of this length, which the first answer shows."""
-        if self.unique_keys.itemsize < key_bytes:
-            self.unique_keys = self.unique_keys.astype(f"S{key_bytes}")
-
     def _count_down(self, count: int) -> None:
         self._unanswered -= count
         if not self._unanswered and not self._done.done():
@@ -136,10 +136,11 @@ class Bulk:
 class SendResults(Sequence[SendResult]):
     """Results of many messages, in order. Each is created on access."""
 
-    __slots__ = ("_bulk",)
+    __slots__ = ("_bulk", "_places")
 
     def __init__(self, bulk: Bulk) -> None:
         self._bulk = bulk
+        self._places = bulk.places
 
     def __len__(self) -> int:
         return len(self._bulk)
@@ -152,19 +153,20 @@ class SendResults(Sequence[SendResult]):
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]
         bulk = self._bulk
-        queue = bulk.queues[index]
-        assert queue is not None, "SendManyFailed has the results beside errors"
+        place = int(bulk.place_indices[index])
+        assert place >= 0, "SendManyFailed has the results beside errors"
+        queue, store_host = self._places[place]
         return SendResult(
-            SendStatus(bulk.statuses[index]),
+            SendStatus(int(bulk.statuses[index])),
             bulk.unique_keys[index].decode(),
             queue,
             QueueOffset(int(bulk.queue_offsets[index])),
             PhysicalOffset(int(bulk.physical_offsets[index])),
-            bulk.store_hosts[index],
+            store_host,
         )
 
     def __repr__(self) -> str:
-        counts = Counter(SendStatus(status).name for status in self._bulk.statuses)
+        counts = Counter(SendStatus(status).name for status in self.statuses)
         text = ", ".join(f"{name}: {count}" for name, count in counts.items())
         return f"SendResults({text or 'none'})"
 
@@ -186,12 +188,12 @@ class SendResults(Sequence[SendResult]):
     @property
     def statuses(self) -> bytes:
         """Value of the `SendStatus` of each message, one byte each."""
-        return bytes(self._bulk.statuses)
+        return self._bulk.statuses.tobytes()
 
     @property
     def queues(self) -> Sequence[MessageQueue]:
         """Queue of each message."""
-        return [queue for queue in self._bulk.queues if queue is not None]
+        return [self._places[place][0] for place in self._bulk.place_indices.tolist()]
 
 
 class BulkSlot:
@@ -221,7 +223,7 @@ class BulkSlots:
 
     __slots__ = ("_is_failed", "bulk", "positions")
 
-    def __init__(self, bulk: Bulk, positions: Sequence[int]) -> None:
+    def __init__(self, bulk: Bulk, positions: Ints) -> None:
         self.bulk = bulk
         self.positions = positions
         self._is_failed = False
@@ -233,5 +235,5 @@ class BulkSlots:
     def set_exception(self, error: TernError, /) -> None:
         """Answer every message with a copy of `error`: not stored, or not known to be."""
         self._is_failed = True
-        for position in self.positions:
+        for position in self.positions.tolist():
             self.bulk.put(position, renewed(error, may_have_happened=False))

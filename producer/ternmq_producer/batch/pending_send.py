@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
+import numpy as np
+
+from ternmq_model.arrays import Ints
+from ternmq_model.byte_column import ByteColumn
 from ternmq_model.errors import TernError
 from ternmq_model.message import SendResult
 from ternmq_model.queue import MessageQueue
@@ -93,9 +96,9 @@ class PendingBatch:
     `by_broker` divides a batch for several brokers. A batch for one broker is owned by the link at
     which it waits.
 
-    Either a part of a `send_many`, in any queues and without an order, which may be split and is
-    tried again message by message; or an atomic batch, in one queue, which stays together and
-    travels alone.
+    Either a part of a `send_many` or `send_columns`, which may be split and is tried again message
+    by message: in any queues and without an order, or in one queue and in order. Or an atomic
+    batch, in one queue, which stays together and travels alone.
     """
 
     sink: BulkSlots
@@ -104,19 +107,22 @@ class PendingBatch:
     topic: bytes
     """Name of the topic, encoded."""
 
-    bodies: list[bytes]
+    bodies: ByteColumn
     """Bodies, compressed where `sys_flags` has the bits."""
 
-    properties: list[bytes]
+    properties: ByteColumn
     """Properties of each message, encoded."""
 
-    flags: list[int]
-    """Number of the application of each message."""
+    flags: Ints | int
+    """Number of the application of all messages, or of each one."""
 
-    queues: list[MessageQueue]
-    """Destination of each message."""
+    queues: Sequence[MessageQueue]
+    """Destinations."""
 
-    sizes: list[int]
+    queue_indices: Ints
+    """Index in `queues` of each message's destination."""
+
+    sizes: Ints
     """Upper bound of each record's size."""
 
     started_ms: int
@@ -125,14 +131,14 @@ class PendingBatch:
     deadline_ms: int
     """Time at which the send fails, monotonic."""
 
-    sys_flags: list[int] | None = None
-    """Compression bits of each message. None = no body is compressed."""
+    sys_flags: Ints | int = 0
+    """Compression bits of all messages, or of each one."""
 
     is_atomic: bool = False
     """True for messages that are stored together or not at all."""
 
     is_ordered: bool = False
-    """True for an atomic batch that stays in its queue, in order."""
+    """True for messages that stay in their queue, in order."""
 
     unique_keys: KeyColumn = field(default_factory=lambda: NO_UNIQUE_KEYS)
     """Unique keys, assigned with the first transport batch and retained."""
@@ -146,94 +152,103 @@ class PendingBatch:
     record_bytes: int = field(init=False)
     """Sum of `sizes`."""
 
-    queue_ids: list[int] = field(init=False)
-    """Queue id of each message."""
-
     def __post_init__(self) -> None:
-        self.record_bytes = sum(self.sizes)
-        self.queue_ids = [queue.queue_id for queue in self.queues]
+        self.record_bytes = int(self.sizes.sum())
 
     def __len__(self) -> int:
-        return len(self.bodies)
+        return len(self.sizes)
 
     @property
     def queue(self) -> MessageQueue:
-        """Queue of the first message, and of all messages of an atomic batch."""
-        return self.queues[0]
+        """Queue of the first message, and of all messages of an ordered or atomic batch."""
+        return self.queues[int(self.queue_indices[0])]
 
     @queue.setter
     def queue(self, queue: MessageQueue) -> None:
         """Send every message to `queue`."""
-        self.queues = [queue] * len(self)
-        self.queue_ids = [queue.queue_id] * len(self)
+        self.queues = (queue,)
+        self.queue_indices = np.zeros(len(self), dtype=np.int64)
+
+    @property
+    def queue_ids(self) -> Ints:
+        """Queue id of each message."""
+        return np.array([queue.queue_id for queue in self.queues])[self.queue_indices]
 
     def split(self, bytes_max: int) -> "tuple[PendingBatch, PendingBatch | None]":
         """Return the messages that fit into `bytes_max`, at least one, and the rest."""
         if self.record_bytes <= bytes_max:
             return self, None
-        fitting = sum(1 for total in accumulate(self.sizes) if total <= bytes_max)
-        count = max(1, fitting)
+        count = max(1, int(np.searchsorted(np.cumsum(self.sizes), bytes_max, side="right")))
         if count == len(self):
             return self, None
-        return self.rows(range(count)), self.rows(range(count, len(self)))
+        return self.rows(slice(count)), self.rows(slice(count, len(self)))
 
-    def by_broker(self, turns: Sequence[MessageQueue]) -> "list[tuple[str, PendingBatch]]":
-        """Return the names of the brokers of `turns`, each with a batch of that broker's messages.
-
-        Args:
-            turns: Queues that occur in `queues`.
-        """
-        names = dict.fromkeys(queue.broker_name for queue in turns)
+    def by_broker(self) -> "list[tuple[str, PendingBatch]]":
+        """Return the names of the queues' brokers, each with a batch of that broker's messages."""
+        names = dict.fromkeys(queue.broker_name for queue in self.queues)
         if len(names) == 1:
             return [(self.queue.broker_name, self)]
-        return [
-            (name, self.rows([i for i, each in enumerate(self.queues) if each.broker_name == name]))
-            for name in names
-        ]
+        batches: list[tuple[str, PendingBatch]] = []
+        for name in names:
+            is_there = np.array([queue.broker_name == name for queue in self.queues])
+            rows = np.flatnonzero(is_there[self.queue_indices])
+            if len(rows):
+                batches.append((name, self.rows(rows)))
+        return batches
 
-    def rows(self, indices: Sequence[int]) -> "PendingBatch":
-        """Return a batch of some messages, in the order of `indices`."""
+    def rows(self, rows: Ints | slice, *, is_ordered: bool = False) -> "PendingBatch":
+        """Return a batch of some messages, in the order of `rows`."""
 
-        def pick(column: Sequence[Any]) -> Any:
-            if isinstance(indices, range):
-                return column[indices.start : indices.stop]
-            return [column[index] for index in indices]
+        def pick(column: Ints | int) -> Ints | int:
+            return column if isinstance(column, int) else column[rows]
 
         return PendingBatch(
-            BulkSlots(self.sink.bulk, pick(self.sink.positions)),
+            BulkSlots(self.sink.bulk, self.sink.positions[rows]),
             self.topic,
-            pick(self.bodies),
-            pick(self.properties),
+            self.bodies.take(rows),
+            self.properties.take(rows),
             pick(self.flags),
-            pick(self.queues),
-            pick(self.sizes),
+            self.queues,
+            self.queue_indices[rows],
+            self.sizes[rows],
             self.started_ms,
             self.deadline_ms,
-            sys_flags=None if self.sys_flags is None else pick(self.sys_flags),
+            pick(self.sys_flags),
+            is_ordered=is_ordered or self.is_ordered,
         )
 
     def singles(self) -> list[PendingSend]:
-        """Return the messages one by one, in order, as a `send_many` retries them."""
-        singles: list[PendingSend] = []
-        for index, position in enumerate(self.sink.positions):
-            one = PendingSend(
+        """Return the messages one by one, in order, as they are retried."""
+        keys = (
+            [b""] * len(self) if self.unique_keys is NO_UNIQUE_KEYS else self.unique_keys.tolist()
+        )
+        flags = np.broadcast_to(self.flags, len(self)).tolist()
+        sys_flags = np.broadcast_to(self.sys_flags, len(self)).tolist()
+        return [
+            PendingSend(
                 BulkSlot(self.sink.bulk, position),
                 self.topic,
-                self.bodies[index],
-                self.properties[index],
-                self.queues[index],
-                False,
-                self.sizes[index],
+                self.bodies.row(row),
+                self.properties.row(row),
+                self.queues[queue],
+                self.is_ordered,
+                size,
                 self.started_ms,
                 self.deadline_ms,
-                self.flags[index],
-                0 if self.sys_flags is None else self.sys_flags[index],
+                flags[row],
+                sys_flags[row],
+                keys[row],
+                self.attempts,
             )
-            if self.unique_keys is not NO_UNIQUE_KEYS:
-                one.unique_key = bytes(self.unique_keys[index])
-            one.attempts = self.attempts
-            singles.append(one)
-        return singles
+            for row, (position, queue, size) in enumerate(
+                zip(
+                    self.sink.positions.tolist(),
+                    self.queue_indices.tolist(),
+                    self.sizes.tolist(),
+                    strict=True,
+                )
+            )
+        ]
 
 
 Pending = PendingSend | PendingBatch

@@ -4,8 +4,11 @@ Source: RocketMQ `MQFaultStrategy`.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+import numpy as np
+
+from ternmq_model.arrays import Ints
 from ternmq_model.clock import Clock
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.config import ProducerConfig
@@ -114,11 +117,15 @@ class FaultStrategy:
                 index = publish_info.next_where(lambda queue: queue.broker_name == name)
         return index
 
-    def turns(self, publish_info: TopicPublishInfo, count: int) -> Sequence[MessageQueue]:
-        """Return the queues for the next `count` messages of a round, without avoided ones."""
+    def turns(self, publish_info: TopicPublishInfo, count: int) -> Ints:
+        """Return the indices of the queues of the next `count` messages of a round.
+
+        Queues of avoided brokers are left out, if there are others.
+        """
         first = self.next_index(publish_info)
         publish_info.skip(count - 1)
-        turns = publish_info.queues[first:] + publish_info.queues[:first]
+        queues = publish_info.queues
+        turns = [*range(first, len(queues)), *range(first)]
         if any(link.is_avoided for link in self._links.values()):
-            return [queue for queue in turns if self._is_better(queue, "")] or turns
-        return turns
+            turns = [turn for turn in turns if self._is_better(queues[turn], "")] or turns
+        return np.resize(np.array(turns), count)

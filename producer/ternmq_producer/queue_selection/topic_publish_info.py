@@ -8,8 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from ternmq_client.instance import ClientInstance
 from ternmq_client.single_flight import SingleFlight
+from ternmq_model.arrays import Ints
+from ternmq_model.byte_column import ByteColumn
 from ternmq_model.errors import TernError, Unreachable, refusal
 from ternmq_model.message import NO_KEYS, NO_PROPERTIES, Message
 from ternmq_model.properties import java_hash
@@ -135,20 +139,15 @@ class TopicPublishInfo:
                 self._properties_by_tag[tags] = properties
         return properties
 
-    def encoded(self, messages: Sequence[Message]) -> tuple[list[bytes], list[int]]:
+    def encoded(self, messages: Sequence[Message]) -> tuple[ByteColumn, Ints]:
         """Return the properties of each message, encoded, and the most bytes of its record.
 
         Raises:
             IllegalMessage: A message breaks a limit.
         """
-        properties_of = self.properties_of
-        properties = [properties_of(message) for message in messages]
-        overhead = self.overhead_bytes
-        sizes = [
-            overhead + len(message.body) + len(some)
-            for message, some in zip(messages, properties, strict=True)
-        ]
-        return properties, sizes
+        properties = ByteColumn.listed([self.properties_of(message) for message in messages])
+        body_bytes = [len(message.body) for message in messages]
+        return properties, properties.sizes + np.array(body_bytes) + self.overhead_bytes
 
 
 class QueueFinder:

@@ -4,6 +4,9 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
+from ternmq_model.arrays import Ints
 from ternmq_model.compression import LEVEL_DEFAULTS, Format, compress
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
@@ -47,8 +50,8 @@ class BodyCompressor:
         """Return the result of `compress`, off the loop. Cancelling is safe."""
         return await self._blocking.run(self.compress, body)
 
-    async def compress_many(self, bodies: Sequence[bytes]) -> tuple[list[bytes], list[int] | None]:
-        """Return bodies, the long ones compressed, and their bits; None where none is compressed.
+    async def compress_many(self, bodies: Sequence[bytes]) -> tuple[list[bytes], Ints]:
+        """Return bodies, the long ones compressed, and the compression bits of each.
 
         Many bytes are compressed off the loop. Cancelling is safe.
         """
@@ -56,8 +59,7 @@ class BodyCompressor:
             done = await self._blocking.run(self._compress_all, bodies)
         else:
             done = self._compress_all(bodies)
-        sys_flags = [sys_flag for _, sys_flag in done]
-        return [body for body, _ in done], sys_flags if any(sys_flags) else None
+        return [body for body, _ in done], np.array([sys_flag for _, sys_flag in done])
 
     def _compress_all(self, bodies: Sequence[bytes]) -> list[tuple[bytes, int]]:
         return [

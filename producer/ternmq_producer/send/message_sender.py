@@ -5,20 +5,20 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
-from itertools import cycle, islice
-from typing import Final
+
+import numpy as np
 
 from ternmq_client.instance import ClientInstance
-from ternmq_model.arguments import is_kind
+from ternmq_model.byte_column import ByteColumn
 from ternmq_model.errors import ClosedError, IllegalName, TernError
 from ternmq_model.message import Message, SendResult
 from ternmq_model.message_id import UniqueKeys, ip_bytes
 from ternmq_model.names import check_topic, is_send_forbidden
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.batch.bulk import Bulk, BulkSlot, BulkSlots
+from ternmq_producer.batch.bulk import Bulk, BulkSlots
 from ternmq_producer.batch.pending_send import Pending, PendingBatch, PendingSend, ResultSink
 from ternmq_producer.batch.send_buffer import SendBuffer
-from ternmq_producer.batch.send_errors import renewed, timed_out
+from ternmq_producer.batch.send_errors import timed_out
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.queue_selection.fault_strategy import FaultStrategy
 from ternmq_producer.queue_selection.reachability import BrokerReachability
@@ -30,9 +30,6 @@ from ternmq_producer.send_statistics import SendStatistics
 from ternmq_producer.send_stream.broker_link import BrokerLink
 
 logger = logging.getLogger(__name__)
-
-_PART_BYTES_MAX: Final = 4 << 20
-"""Bytes of a part of `send_many` beyond which each message waits for buffer space by itself."""
 
 
 class MessageSender:
@@ -54,21 +51,21 @@ class MessageSender:
 
         self.one_way_failures = 0
         self.late_replies = 0
-        self._compressor = BodyCompressor(config, client.env.blocking)
-        self._compress_from = self._compressor.from_bytes
-        self._publish_infos: dict[str, TopicPublishInfo] = {}
+        self.compressor = BodyCompressor(config, client.env.blocking)
+        self._compress_from = self.compressor.from_bytes
+        self.publish_infos: dict[str, TopicPublishInfo] = {}
         self._finder = QueueFinder(client, config)
-        self._tickets = TicketQueues()
+        self.tickets = TicketQueues()
         self._links: dict[str, BrokerLink] = {}
-        self._fault_strategy = FaultStrategy(config, client.env.clock, self._links)
-        self.answered = self._fault_strategy.answered
-        self.failed = self._fault_strategy.failed
-        self.rested = self._fault_strategy.rested
-        self._reachability = BrokerReachability(client, self._publish_infos, self._links)
+        self.fault_strategy = FaultStrategy(config, client.env.clock, self._links)
+        self.answered = self.fault_strategy.answered
+        self.failed = self.fault_strategy.failed
+        self.rested = self.fault_strategy.rested
+        self._reachability = BrokerReachability(client, self.publish_infos, self._links)
         self.is_connected = self._reachability.is_connected
         self._looking = client.tasks.spawn(self._reachability.run(), "look for brokers")
         self._keys: UniqueKeys | None = None
-        self._clock = client.env.clock
+        self.clock = client.env.clock
         self._loop = asyncio.get_running_loop()
         client.routes.add_listener(self._on_route)
 
@@ -85,10 +82,10 @@ class MessageSender:
     def close(self) -> None:
         """Refuse new messages, and fail every one that has no answer yet."""
         self.is_open = False
-        self._publish_infos.clear()
+        self.publish_infos.clear()
         error = ClosedError("the producer was closed before the answer came")
         self._looking.cancel()
-        self._fault_strategy.close()
+        self.fault_strategy.close()
         self.buffer.close()
         links = list(self._links.values())
         self._links.clear()
@@ -137,7 +134,7 @@ class MessageSender:
     def statistics(self) -> SendStatistics:
         """Return the counters since the producer was opened."""
         return SendStatistics(
-            brokers=self._fault_strategy.sends(),
+            brokers=self.fault_strategy.sends(),
             one_way_failures=self.one_way_failures,
             late_replies=self.late_replies,
             buffered_bytes=self.buffer.used_bytes,
@@ -160,7 +157,7 @@ class MessageSender:
         for one in pending:
             publish_info = self._known_publish_info(one.topic.decode())
             if publish_info is not None:
-                one.queue = publish_info.queues[self._fault_strategy.next_but(publish_info, avoid)]
+                one.queue = publish_info.queues[self.fault_strategy.next_but(publish_info, avoid)]
             if one.queue.broker_name == avoid and delay_s:
                 resting.append(one)
             else:
@@ -191,13 +188,13 @@ class MessageSender:
         A message waits for a route, for its ticket, for buffer space, or for its compression.
         """
         try:
-            publish_info = self._publish_infos.get(message.topic)
+            publish_info = self.publish_infos.get(message.topic)
         except TypeError:  # such as a list: `submit` raises the error about the topic
             return False
         if publish_info is None:
             return False
         is_in_order = is_ordered(message, queue, selector)
-        if is_in_order and not self._tickets.admits(message.topic, ticket):
+        if is_in_order and not self.tickets.admits(message.topic, ticket):
             return False
         if self.config.fail_fast and not publish_info.is_reachable:
             return False  # `submit` fails, and lets others run first
@@ -207,7 +204,7 @@ class MessageSender:
         if len(body) >= self._compress_from:
             if is_compressed_off_loop(message, queue, selector):
                 return False
-            body, sys_flag = self._compressor.compress(body)
+            body, sys_flag = self.compressor.compress(body)
         size = publish_info.overhead_bytes + len(body) + len(properties)
         if not self.buffer.take_now(size):
             return False
@@ -232,17 +229,17 @@ class MessageSender:
         with self.buffer.entering(), ExitStack() as stack:
             is_in_order = is_ordered(message, queue, selector)
             if is_in_order and ticket is None:
-                ticket = stack.enter_context(self._tickets.join(message.topic))
-            publish_info = await self._publish_info(message.topic, deadline_ms)
+                ticket = stack.enter_context(self.tickets.join(message.topic))
+            publish_info = await self.publish_info(message.topic, deadline_ms)
             properties = publish_info.properties_of(message)
             body, sys_flag = message.body, 0
             if len(body) >= self._compress_from:
                 if is_compressed_off_loop(message, queue, selector):
-                    body, sys_flag = await self._compressor.compress_off_loop(body)
+                    body, sys_flag = await self.compressor.compress_off_loop(body)
                 else:
-                    body, sys_flag = self._compressor.compress(body)
+                    body, sys_flag = self.compressor.compress(body)
             size = publish_info.overhead_bytes + len(body) + len(properties)
-            await self._reserve(size, deadline_ms, ticket)
+            await self.reserve(size, deadline_ms, ticket)
             self._hand_over(
                 sink, message, publish_info, properties, size, queue, selector, is_in_order,
                 started_ms, deadline_ms, body, sys_flag,
@@ -262,21 +259,23 @@ class MessageSender:
             message.encoded_properties()
         with self.buffer.entering(), ExitStack() as stack:
             is_in_order = is_ordered(first, queue, selector)
-            ticket = stack.enter_context(self._tickets.join(first.topic)) if is_in_order else None
-            publish_info = await self._publish_info(first.topic, deadline_ms)
+            ticket = stack.enter_context(self.tickets.join(first.topic)) if is_in_order else None
+            publish_info = await self.publish_info(first.topic, deadline_ms)
             properties, sizes = publish_info.encoded(messages)
-            await self._reserve(sum(sizes), deadline_ms, ticket)
-            queue, link = self._choose(first, publish_info, queue, selector, sum(sizes))
+            total = int(sizes.sum())
+            await self.reserve(total, deadline_ms, ticket)
+            queue, link = self._choose(first, publish_info, queue, selector, total)
             link.add(
                 PendingBatch(
-                    BulkSlots(bulk, range(len(messages))),
+                    BulkSlots(bulk, np.arange(len(messages))),
                     publish_info.topic,
-                    [message.body for message in messages],
+                    ByteColumn.listed([message.body for message in messages]),
                     properties,
-                    [message.flag for message in messages],
-                    [queue] * len(messages),
+                    np.array([message.flag for message in messages]),
+                    (queue,),
+                    np.zeros(len(messages), dtype=np.int64),
                     sizes,
-                    self._clock.monotonic_ms(),
+                    self.clock.monotonic_ms(),
                     deadline_ms,
                     is_atomic=True,
                     is_ordered=is_in_order,
@@ -303,7 +302,7 @@ class MessageSender:
             index = publish_info.next()
             link = publish_info.links[index]
             if link.is_avoided:
-                index = self._fault_strategy.next_index(publish_info)
+                index = self.fault_strategy.next_index(publish_info)
                 link = publish_info.links[index]
             queue = publish_info.queues[index]
         else:
@@ -328,7 +327,7 @@ class MessageSender:
             if message.sharding_key:
                 index = publish_info.index_of_key(message.sharding_key)
             else:
-                index = self._fault_strategy.next_index(publish_info)
+                index = self.fault_strategy.next_index(publish_info)
             return publish_info.queues[index], publish_info.links[index]
         try:
             queue = chosen_queue(message, publish_info.queues, queue, selector)
@@ -337,89 +336,7 @@ class MessageSender:
             self.buffer.give_back(size)
             raise
 
-    async def submit_part(
-        self, bulk: Bulk, part: Sequence[Message], start: int, timeout_ms: int
-    ) -> None:
-        """Pass `part`, which begins at message `start`, to its links once there is buffer space.
-
-        Errors become the answers of their messages.
-        """
-        now_ms = self._clock.monotonic_ms()
-        plain = await self._plain(part, now_ms + timeout_ms)
-        if plain is None:
-            await self._submit_singly(bulk, part, start, now_ms + timeout_ms)
-            return
-        publish_info, properties, sizes = plain
-        bodies, sys_flags = [message.body for message in part], None
-        if max(sizes) >= self._compress_from:
-            bodies, sys_flags = await self._compressor.compress_many(bodies)
-        try:
-            await self._reserve(sum(sizes), now_ms + timeout_ms)
-        except TernError as error:
-            for index in range(start, start + len(part)):
-                bulk.put(index, renewed(error, may_have_happened=False))
-            return
-        now_ms = self._clock.monotonic_ms()
-        turns = self._fault_strategy.turns(publish_info, len(part))[: len(part)]
-        batch = PendingBatch(
-            BulkSlots(bulk, range(start, start + len(part))),
-            publish_info.topic,
-            bodies,
-            properties,
-            [message.flag for message in part],
-            list(islice(cycle(turns), len(part))),
-            sizes,
-            now_ms,
-            now_ms + timeout_ms,
-            sys_flags,
-        )
-        for name, one in batch.by_broker(turns):
-            self.link(name).add(one)
-
-    async def _submit_singly(
-        self, bulk: Bulk, part: Sequence[Message], start: int, deadline_ms: int
-    ) -> None:
-        """Submit the messages of `part` one by one; keyed ones are not overtaken."""
-        with ExitStack() as stack:
-            keyed = {each.topic for each in part if each.sharding_key and is_kind(each.topic, str)}
-            tickets = {topic: stack.enter_context(self._tickets.join(topic)) for topic in keyed}
-            now_ms = self._clock.monotonic_ms()
-            for index, message in enumerate(part, start):
-                slot = BulkSlot(bulk, index)
-                is_in_order = message.sharding_key and is_kind(message.topic, str)
-                ticket = tickets[message.topic] if is_in_order else None
-                order = (None, None, now_ms, deadline_ms, ticket)
-                try:
-                    if not self.submit_now(slot, message, *order):
-                        await self.submit(slot, message, *order)
-                        now_ms = self._clock.monotonic_ms()
-                except TernError as error:
-                    slot.set_exception(error)
-
-    async def _plain(
-        self, part: Sequence[Message], deadline_ms: int
-    ) -> tuple[TopicPublishInfo, list[bytes], list[int]] | None:
-        """Return queues, properties and sizes of a `part` that can travel as columns.
-
-        None: a message has another topic, a sharding key or an error, the part has too many bytes,
-        or the topic has no route.
-        """
-        topic = part[0].topic
-        for message in part:
-            if message.sharding_key or message.topic != topic:
-                return None
-        if not is_kind(topic, str):
-            return None
-        try:
-            publish_info = self._publish_infos.get(topic)
-            if publish_info is None or self.config.fail_fast:
-                publish_info = await self._publish_info(topic, deadline_ms)
-            properties, sizes = publish_info.encoded(part)
-        except TernError:
-            return None
-        return None if sum(sizes) > _PART_BYTES_MAX else (publish_info, properties, sizes)
-
-    async def _reserve(self, size: int, deadline_ms: int, ticket: Ticket | None = None) -> None:
+    async def reserve(self, size: int, deadline_ms: int, ticket: Ticket | None = None) -> None:
         """Reserve `size` bytes of the buffer once `ticket` is first and they are free."""
         if ticket is not None and not ticket.is_set():
             async with self._until(deadline_ms, "earlier messages that wait"):
@@ -430,9 +347,9 @@ class MessageSender:
             self.buffer.give_back(size)
             raise closed_error()
 
-    async def _publish_info(self, topic: str, deadline_ms: int) -> TopicPublishInfo:
+    async def publish_info(self, topic: str, deadline_ms: int) -> TopicPublishInfo:
         """Return the publish info of `topic`, asking for the route when it is unknown."""
-        publish_info = self._publish_infos.get(topic)
+        publish_info = self.publish_infos.get(topic)
         if publish_info is not None:
             if self.config.fail_fast and not publish_info.is_reachable:
                 await asyncio.sleep(0)  # a caller that retries at once must not stop the loop
@@ -453,7 +370,7 @@ class MessageSender:
 
     def _known_publish_info(self, topic: str) -> TopicPublishInfo | None:
         """Return the publish info of `topic` by the cached route, which may be newer."""
-        publish_info = self._publish_infos.get(topic)
+        publish_info = self.publish_infos.get(topic)
         if publish_info is None and (route := self.client.routes.cached(topic)) is not None:
             queues = route.write_queues()
             return self._make_publish_info(topic, queues) if queues else None
@@ -464,7 +381,7 @@ class MessageSender:
         publish_info.links = [self.link(queue.broker_name) for queue in queues]
         for link in publish_info.links:
             link.look()
-        self._publish_infos[topic] = publish_info
+        self.publish_infos[topic] = publish_info
         return publish_info
 
     def link(self, broker_name: str) -> BrokerLink:
@@ -477,7 +394,7 @@ class MessageSender:
 
     def _on_route(self, topic: str) -> None:
         """Replace the publish info of `topic` after a change of its route."""
-        had_queues = self._publish_infos.pop(topic, None) is not None
+        had_queues = self.publish_infos.pop(topic, None) is not None
         had_queues |= self._reachability.is_lost(topic)
         if had_queues and self._known_publish_info(topic) is None:
             self._reachability.lose(topic)
@@ -486,7 +403,7 @@ class MessageSender:
     async def _until(self, deadline_ms: int, what: str) -> AsyncGenerator[None]:
         """Limit the block, before the message is sent, to the time before `deadline_ms`."""
         try:
-            left_ms = deadline_ms - self._clock.monotonic_ms()
+            left_ms = deadline_ms - self.clock.monotonic_ms()
             async with asyncio.timeout(max(0, left_ms) / 1000):
                 yield
         except TimeoutError:

@@ -3,6 +3,9 @@
 import asyncio
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from ternmq_model.byte_column import ByteColumn
 from ternmq_model.errors import ConnectionLost, TernError
 from ternmq_model.message import SendResult
 from ternmq_model.queue import MessageQueue
@@ -214,13 +217,14 @@ def batch_of(
     """Return an atomic batch if `ordered` is given, else a part of a `send_many`."""
     count = len(bodies)
     return PendingBatch(
-        BulkSlots(bulk, range(count)),
+        BulkSlots(bulk, np.arange(count)),
         b"t",
-        bodies,
-        [b""] * count,
-        [0] * count,
-        [MessageQueue("t", "b", 0)] * count,
-        [size] * count,
+        ByteColumn.of(bodies),
+        ByteColumn.repeated(b"", count),
+        0,
+        (MessageQueue("t", "b", 0),),
+        np.zeros(count, dtype=np.int64),
+        np.full(count, size),
         0,
         at,
         is_atomic=ordered is not None,

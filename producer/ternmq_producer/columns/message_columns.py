@@ -1,0 +1,321 @@
+"""Columns of messages: checks and encoding of what `send_columns` takes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from ternmq_model import properties as names
+from ternmq_model.arguments import is_kind, is_whole
+from ternmq_model.arrays import Ints
+from ternmq_model.byte_column import ByteColumn, join_rows
+from ternmq_model.errors import IllegalMessage, UsageError
+from ternmq_model.message import NO_KEYS, Message
+from ternmq_model.names import check_topic
+from ternmq_model.properties import decode_properties
+from ternmq_model.record.format import BODY_BYTES_MAX
+from ternmq_producer.columns import arrow_values
+from ternmq_producer.columns.property_columns import (
+    DistinctColumn,
+    PropertyColumn,
+    check_length,
+    key_column,
+    mapping_column,
+)
+from ternmq_producer.queue_selection.topic_publish_info import TopicPublishInfo
+
+NO_QUEUE: Final = -1
+"""Number of the queue of a row whose queue is not chosen yet."""
+
+_CHUNK_ROWS: Final = 16_384
+"""Rows whose properties are encoded at once."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedColumns:
+    """Messages of one topic, ready to be sent but for their queues."""
+
+    topic: str
+    """Name of the topic."""
+
+    positions: Ints
+    """Position of each message in its call."""
+
+    bodies: ByteColumn
+    """Body of each message."""
+
+    properties: ByteColumn
+    """Properties of each message, encoded."""
+
+    flags: Ints | int = 0
+    """Number of the application of all messages, or of each one."""
+
+    sharding: "tuple[Ints, Sequence[str | None]] | None" = None
+    """Index of each message's sharding key, and the distinct keys. None = no message has one."""
+
+    queue_ids: Ints | None = None
+    """Queue id that the caller chose for each message, or `NO_QUEUE`. None = no message has one."""
+
+    errors: Mapping[int, IllegalMessage] = field(default_factory=dict[int, IllegalMessage])
+    """Errors of messages that are in no column, by position."""
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @property
+    def is_ordered(self) -> bool:
+        """True when messages may have a sharding key or a chosen queue."""
+        return self.sharding is not None or self.queue_ids is not None
+
+    def rows(self, rows: Ints | slice) -> "EncodedColumns":
+        """Return some of the messages."""
+        return EncodedColumns(
+            self.topic,
+            self.positions[rows],
+            self.bodies.take(rows),
+            self.properties.take(rows),
+            self.flags if isinstance(self.flags, int) else self.flags[rows],
+            None if self.sharding is None else (self.sharding[0][rows], self.sharding[1]),
+            None if self.queue_ids is None else self.queue_ids[rows],
+        )
+
+    def message(self, row: int) -> Message:
+        """Return one message as an object."""
+        properties = decode_properties(self.properties.row(row))
+        tags = properties.pop(names.TAGS, "")
+        keys = properties.pop(names.KEYS, "")
+        sharding_key = properties.pop(names.SHARDING_KEY, "")
+        return Message(
+            self.topic,
+            self.bodies.row(row),
+            tags,
+            keys.split(names.KEY_SEPARATOR) if keys else NO_KEYS,
+            properties,
+            sharding_key,
+        )
+
+    def queue_errors(self, publish_info: TopicPublishInfo) -> dict[int, IllegalMessage]:
+        """Return the errors of messages whose chosen queue does not exist, by position."""
+        if self.queue_ids is None:
+            return {}
+        errors: dict[int, IllegalMessage] = {}
+        for queue_id in np.unique(self.queue_ids).tolist():
+            found = sum(queue.queue_id == queue_id for queue in publish_info.queues)
+            if queue_id == NO_QUEUE or found == 1:
+                continue
+            some = f"{found} brokers have" if found else "no broker has"
+            error = IllegalMessage(
+                f"message for {self.topic!r}: queue id {queue_id}: {some} this queue"
+            )
+            errors |= dict.fromkeys(self.positions[self.queue_ids == queue_id].tolist(), error)
+        return errors
+
+    def chosen_queues(self, publish_info: TopicPublishInfo) -> Ints:
+        """Return the index of each message's queue in the publish info, or `NO_QUEUE`."""
+        chosen = np.full(len(self), NO_QUEUE)
+        if self.sharding is not None:
+            codes, keys = self.sharding
+            present = np.unique(codes).tolist()
+            indices = np.full(len(keys), NO_QUEUE)
+            indices[present] = [
+                publish_info.index_of_key(key) if (key := keys[code]) else NO_QUEUE
+                for code in present
+            ]
+            chosen = indices[codes]
+        if self.queue_ids is not None:
+            for index, queue in enumerate(publish_info.queues):
+                chosen[self.queue_ids == queue.queue_id] = index
+        return chosen
+
+
+class MessageColumns:
+    """Messages of one `send_columns`. The columns are checked, the rows not yet.
+
+    Args:
+        topic: Topic of all messages.
+        bodies: See `Producer.send_columns`, as for the others.
+        tags: Tag of each message, or of all.
+        keys: Keys of each message, or of all.
+        properties: Properties of each message, or of all.
+        sharding_keys: Sharding key of each message, or of all.
+        queue_ids: Queue id of each message, or of all.
+
+    Raises:
+        UsageError: A column has another type or another length.
+        IllegalName: The topic's name is illegal.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        bodies: Any,
+        *,
+        tags: Any = None,
+        keys: Any = None,
+        properties: Any = None,
+        sharding_keys: Any = None,
+        queue_ids: Any = None,
+    ) -> None:
+        check_topic(topic)
+        self._topic = topic
+        given = {
+            "tags": tags, "keys": keys, "properties": properties, "sharding_keys": sharding_keys,
+            "queue_ids": queue_ids,
+        }  # fmt: skip
+        batch = arrow_values.columns_of(bodies)
+        if batch is not None:
+            bodies = _take_columns(batch, given)
+        self._bodies, self._errors = _bodies(topic, bodies)
+        count = len(self._bodies)
+        self._queue_ids = _queue_ids(given["queue_ids"], count)
+        self._sharding = DistinctColumn.of("sharding_key", topic, given["sharding_keys"], count)
+        columns: list[PropertyColumn | None] = [
+            DistinctColumn.of("tags", topic, given["tags"], count),
+            key_column(topic, given["keys"], count),
+            self._sharding,
+            mapping_column(topic, given["properties"], count),
+        ]
+        self._columns = [column for column in columns if column is not None]
+
+    def __len__(self) -> int:
+        return len(self._bodies)
+
+    def encoded(self) -> Iterator[EncodedColumns]:
+        """Yield the messages in their order, many at a time."""
+        for begin in range(0, len(self), _CHUNK_ROWS):
+            yield self._chunk(begin, min(begin + _CHUNK_ROWS, len(self)))
+
+    def _chunk(self, begin: int, end: int) -> EncodedColumns:
+        errors = {row: error for row, error in self._errors.items() if begin <= row < end}
+        pieces: list[ByteColumn] = []
+        for column in self._columns:
+            piece, illegal = column.encoded(begin, end)
+            pieces.append(piece)
+            errors = illegal | errors
+        if not pieces:
+            properties = ByteColumn.repeated(b"", end - begin)
+        else:
+            properties = pieces[0] if len(pieces) == 1 else join_rows(pieces)
+        sharding = self._sharding
+        rows = slice(begin, end)
+        chunk = EncodedColumns(
+            self._topic,
+            np.arange(begin, end),
+            self._bodies.take(rows),
+            properties,
+            0,
+            None if sharding is None else (sharding.codes[rows], sharding.texts),
+            None if self._queue_ids is None else self._queue_ids[rows],
+        )
+        if not errors:
+            return chunk
+        kept = np.ones(end - begin, dtype=np.bool_)
+        kept[np.fromiter(errors, dtype=np.int64, count=len(errors)) - begin] = False
+        legal = chunk.rows(np.flatnonzero(kept))
+        return EncodedColumns(
+            legal.topic, legal.positions, legal.bodies, legal.properties, 0, legal.sharding,
+            legal.queue_ids, errors,
+        )  # fmt: skip
+
+
+_NAMES: Final = {
+    "tags": "tags",
+    "keys": "keys",
+    "properties": "properties",
+    "sharding_keys": "shardingKey",
+    "queue_ids": "queueId",
+}
+"""Columns of a batch by the argument that they stand for: the names of Spark's columns."""
+
+
+def _take_columns(batch: Mapping[str, Any], given: dict[str, Any]) -> Any:
+    """Put the columns of a batch into `given`, and return the bodies."""
+    if "body" not in batch:
+        raise UsageError(f"the batch has no column 'body', only {', '.join(batch) or 'none'}")
+    for argument, name in _NAMES.items():
+        if name in batch:
+            if given[argument] is not None:
+                raise UsageError(f"{argument}: the batch has a column {name!r} too; give one")
+            given[argument] = batch[name]
+    return batch["body"]
+
+
+def _bodies(topic: str, bodies: Any) -> tuple[ByteColumn, dict[int, IllegalMessage]]:
+    """Return the column of bodies, and the errors of illegal ones."""
+    errors: dict[int, IllegalMessage] = {}
+    if arrow_values.is_arrow(bodies):
+        column, is_null = arrow_values.texts(
+            "bodies", arrow_values.as_array("bodies", bodies), is_body=True
+        )
+        for row in () if is_null is None else np.flatnonzero(is_null).tolist():
+            errors[row] = IllegalMessage(f"message for {topic!r}: body is null, must be bytes")
+    elif isinstance(bodies, tuple) and len(bodies) == 2 and not is_kind(bodies[1], bytes):
+        column = _between(*bodies)
+    elif isinstance(bodies, list | tuple):
+        values: list[Any] = list(bodies)
+        if set(map(type, values)) - {bytes}:
+            for row, body in enumerate(values):
+                if not isinstance(body, bytes):
+                    errors[row] = _error_of(Message(topic, body))
+                    values[row] = b""
+        column = ByteColumn.listed(values)
+    else:
+        raise UsageError(
+            f"bodies is {type(bodies).__name__}, must be an Arrow array, a RecordBatch, a list of"
+            " bytes, or a buffer with its offsets"
+        )
+    for row in np.flatnonzero(column.sizes > BODY_BYTES_MAX).tolist():
+        errors[row] = _error_of(Message(topic, column.row(row)))
+    return column, errors
+
+
+def _between(buffer: Any, given: Any) -> ByteColumn:
+    """Return the bodies between each two offsets in a buffer."""
+    try:
+        data = np.frombuffer(buffer, dtype=np.uint8)
+    except (TypeError, ValueError, BufferError):
+        raise UsageError(f"bodies: {type(buffer).__name__} is no buffer of bytes") from None
+    offsets = _numbers("bodies: the offsets", given)
+    if not len(offsets):
+        raise UsageError("bodies: the offsets are empty, must be one more than the messages")
+    if offsets[0] < 0 or offsets[-1] > len(data) or (np.diff(offsets) < 0).any():
+        raise UsageError(f"bodies: the offsets must ascend from 0 to at most {len(data)}")
+    return ByteColumn.between(data, offsets)
+
+
+def _numbers(name: str, given: Any) -> Ints:
+    if arrow_values.is_arrow(given):
+        return arrow_values.numbers(name, arrow_values.as_array(name, given), NO_QUEUE)
+    try:
+        values = np.asarray(given)
+    except ValueError:
+        values = np.empty(0, dtype=np.object_)
+    if values.ndim != 1 or (len(values) and values.dtype.kind not in "iu"):
+        raise UsageError(f"{name} must be whole numbers, as a list or an array")
+    return values.astype(np.int64)
+
+
+def _queue_ids(given: Any, count: int) -> Ints | None:
+    """Return the column of queue ids; None = no message has one."""
+    if given is None:
+        return None
+    if is_whole(given):
+        ids = np.full(count, int(given))
+    elif isinstance(given, list | tuple):
+        ids = _numbers("queue_ids", [NO_QUEUE if each is None else each for each in given])
+    else:
+        ids = _numbers("queue_ids", given)
+    check_length("queue_ids", len(ids), count)
+    if (ids < NO_QUEUE).any():
+        raise UsageError(f"queue_ids: {int(ids.min())} is no queue id")
+    return ids
+
+
+def _error_of(message: Message) -> IllegalMessage:
+    """Return the error of an illegal message."""
+    try:
+        message.encoded_properties()
+    except IllegalMessage as error:
+        return error
+    raise AssertionError("the message is illegal")

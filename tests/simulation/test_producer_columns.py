@@ -1,0 +1,318 @@
+"""`send_columns` stores the same bytes as `send_many`, and refuses the same rows."""
+
+import asyncio
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ternmq_client.interceptors import SendEvent
+from ternmq_model.errors import IllegalMessage, IllegalName, SendVetoed, UsageError
+from ternmq_model.message import Message, SendManyFailed
+from ternmq_model.response_code import ResponseCode
+from ternmq_producer.batch.column_results import ColumnResults, SendColumnsFailed
+from ternmq_producer.config import ProducerConfig
+from ternmq_producer.producer import Producer
+from tests.support.toy_cluster import ToyCluster
+from tests.support.toy_log import TOPIC
+from tests.support.toy_sending import Answer
+from tests.support.virtual_time import run_in_virtual_time
+
+BUSY = int(ResponseCode.SYSTEM_BUSY)
+TEXT = st.text("ab \x01\x02é|", max_size=3)
+WORD = st.text("abé", min_size=1, max_size=40)
+ROW = st.fixed_dictionaries(
+    {
+        "body": st.one_of(
+            st.binary(max_size=300), st.integers(0, 9000).map(lambda size: b"ab" * size)
+        ),
+        "tags": st.one_of(st.just(""), WORD, TEXT),
+        "keys": st.lists(st.one_of(WORD, TEXT), max_size=3),
+        "properties": st.dictionaries(st.one_of(WORD, TEXT, st.just("TAGS")), WORD, max_size=3),
+        "sharding_key": st.one_of(st.just(""), st.sampled_from(["k1", "k2", "schlüssel"])),
+    }
+)
+
+
+def as_arrow(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    """Return rows as a batch with the names and types of Spark's columns."""
+    return pa.RecordBatch.from_pydict(
+        {
+            "body": pa.array([row["body"] for row in rows], pa.binary()),
+            "tags": pa.array([row["tags"] or None for row in rows], pa.string()),
+            "keys": pa.array([row["keys"] for row in rows], pa.list_(pa.string())),
+            "properties": pa.array(
+                [list(row["properties"].items()) for row in rows], pa.map_(pa.string(), pa.string())
+            ),
+            "shardingKey": pa.array([row["sharding_key"] for row in rows], pa.large_string()),
+        }
+    )
+
+
+def as_lists(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return rows as lists, by the arguments of `send_columns`."""
+    return {
+        "bodies": [row["body"] for row in rows],
+        "tags": [row["tags"] for row in rows],
+        "keys": [row["keys"] for row in rows],
+        "properties": [row["properties"] for row in rows],
+        "sharding_keys": [row["sharding_key"] or None for row in rows],
+    }
+
+
+async def stored_by(send: Any, brokers: int = 2) -> tuple[dict[Any, Any], Any]:
+    """Return the stored messages by queue after `send`, without unique keys, and its outcome."""
+    async with ToyCluster(brokers=brokers) as cluster, cluster.producer() as producer:
+        try:
+            outcome = await send(producer)
+        except (SendManyFailed, SendColumnsFailed) as failed:
+            outcome = failed
+        stored = defaultdict[Any, list[Any]](list)
+        for broker in cluster.brokers.values():
+            for batch in broker.sending.batches:
+                for record in batch.records:
+                    pairs = {k: v for k, v in record.properties.items() if k != "UNIQ_KEY"}
+                    stored[record.queue].append(
+                        (record.stored_body, list(pairs.items()), record.sys_flag, record.flag)
+                    )
+        return dict(stored), outcome
+
+
+def _by_key(stored: dict[Any, Any]) -> dict[Any, Any]:
+    """Return stored messages by queue and sharding key: those without one have no order."""
+    by_key = defaultdict[Any, list[str]](list)
+    for queue, records in stored.items():
+        for record in records:
+            by_key[queue, dict(record[1]).get("__SHARDINGKEY")].append(str(record))
+    return {place: each if place[1] else sorted(each) for place, each in by_key.items()}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(ROW, max_size=12), st.booleans())
+def test_columns_store_the_same_as_messages(rows: list[dict[str, Any]], is_arrow: bool) -> None:
+    async def main() -> None:
+        messages = [Message(TOPIC, **row) for row in rows]
+        many, results = await stored_by(lambda producer: producer.send_many(messages))
+
+        async def send(producer: Producer) -> ColumnResults:
+            if is_arrow:
+                return await producer.send_columns(TOPIC, as_arrow(rows))
+            return await producer.send_columns(TOPIC, **as_lists(rows))
+
+        columns, outcome = await stored_by(send)
+        assert _by_key(columns) == _by_key(many)
+        expected = {
+            index: str(each)
+            for index, each in enumerate(getattr(results, "results", ()))
+            if isinstance(each, Exception)
+        }
+        found = outcome.results if isinstance(outcome, SendColumnsFailed) else outcome
+        assert {row: str(error) for row, error in found.errors.items()} == expected
+        assert (found.statuses == -1).nonzero()[0].tolist() == sorted(expected)
+
+    run_in_virtual_time(main())
+
+
+def test_rows_without_order_are_encoded_to_the_same_bytes() -> None:
+    bodies = [b"b" * (number % 190) for number in range(600)]
+
+    async def many(producer: Producer) -> None:
+        await producer.send_many([Message(TOPIC, body, "t") for body in bodies])
+
+    async def columns(producer: Producer) -> None:
+        results = await producer.send_columns(TOPIC, pa.array(bodies), tags="t")
+        assert len(results) == 600
+        assert results.broker_names == ("broker-0",)
+        assert set(results.queue_ids.tolist()) == {0, 1, 2, 3}
+        assert (results.statuses == 0).all()
+        assert results.queue_offsets.max() == 149
+        assert len(set(results.unique_keys.tolist())) == 600
+
+    async def sent_by(send: Any) -> list[bytes]:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
+            await send(producer)
+            return [batch.data for batch in cluster.first.sending.batches]
+
+    assert run_in_virtual_time(sent_by(columns)) == run_in_virtual_time(sent_by(many))
+
+
+def test_rows_with_sharding_keys_stay_in_their_queue_and_order_through_failures() -> None:
+    async def main() -> None:
+        config = ProducerConfig(batch_bytes=8192, retry_delay_s=0.01)
+        async with ToyCluster(brokers=2) as cluster, cluster.producer(config) as producer:
+            answers = iter([Answer(), Answer(breaks=True), Answer(code=BUSY)])
+            for broker in cluster.brokers.values():
+                broker.sending.answer = lambda _: next(answers, Answer())
+            keys = [f"k{number % 5}" for number in range(400)]
+            bodies = [b"%d" % number for number in range(400)]
+            await producer.send_columns(TOPIC, bodies, sharding_keys=pa.array(keys), timeout_s=60)
+            seen = dict[str, list[int]]()
+            for queue in cluster.queues:
+                for message in cluster.brokers[queue.broker_name].messages(queue):
+                    numbers = seen.setdefault(message.sharding_key, [])
+                    number = int(message.body)
+                    if number not in numbers:  # a broken stream may have stored it before
+                        numbers.append(number)
+            assert seen == {
+                f"k{key}": [number for number in range(400) if number % 5 == key]
+                for key in range(5)
+            }
+
+    run_in_virtual_time(main())
+
+
+def test_queue_ids_choose_queues_and_unknown_ones_are_refused() -> None:
+    async def main() -> None:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
+            with pytest.raises(SendColumnsFailed) as caught:
+                await producer.send_columns(TOPIC, [b"a", b"b", b"c"], queue_ids=[3, None, 9])
+            results = caught.value.results
+            assert results.queue_ids.tolist()[0] == 3
+            assert list(results.errors) == [2]
+            assert "no broker has this queue" in str(results.errors[2])
+            results = await producer.send_columns(TOPIC, [b"d"], queue_ids=2)
+            assert results.queue_ids.tolist() == [2]
+        async with ToyCluster(brokers=2) as cluster, cluster.producer() as producer:
+            with pytest.raises(SendColumnsFailed, match="2 brokers have this queue"):
+                await producer.send_columns(TOPIC, [b"a"], queue_ids=np.array([1]))
+
+    run_in_virtual_time(main())
+
+
+def test_bodies_may_lie_in_one_buffer() -> None:
+    async def main() -> None:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
+            text = pa.chunked_array([["x", "yy"], [], ["zzz"]])
+            for bodies in (
+                (b"xyyzzz", [0, 1, 3, 6]),
+                (bytearray(b"xyyzzz"), np.array([0, 1, 3, 6])),
+                text,
+                pa.Table.from_arrays([text], ["body"]),
+                text.combine_chunks().cast(pa.large_string()),
+                pa.array([b"--", b"x", b"yy", b"zzz"])[1:],
+            ):
+                await producer.send_columns(TOPIC, bodies)
+            await producer.send_columns(TOPIC, pa.array([b"ab", b"cd"], pa.binary(2))[1:])
+            sent = [body for batch in cluster.first.sending.batches for body in batch.bodies]
+            assert sent == [b"x", b"yy", b"zzz"] * 6 + [b"cd"]
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"bodies": b"abc"}, "bodies is bytes, must be"),
+        ({"bodies": pa.array([1, 2])}, "bodies is an Arrow array of int64"),
+        ({"bodies": (b"abc", [0, 5])}, "offsets must ascend"),
+        ({"bodies": (b"abc", [])}, "offsets are empty"),
+        ({"bodies": ("abc", [0, 1])}, "str is no buffer"),
+        ({"bodies": [b"a"], "tags": ["a", "b"]}, "tags has 2 values for 1 messages"),
+        ({"bodies": [b"a"], "tags": 5}, "tags is int, must be"),
+        ({"bodies": [b"a"], "keys": "k"}, "keys is str, must be"),
+        ({"bodies": [b"a"], "tags": [["x"]]}, "each value must be a text"),
+        ({"bodies": [b"a"], "queue_ids": [1.5]}, "queue_ids must be whole numbers"),
+        ({"bodies": [b"a"], "queue_ids": -7}, "is no queue id"),
+        ({"bodies": [b"a"], "properties": pa.array(["x"])}, "must be one of maps"),
+        ({"bodies": pa.table({"value": ["x"]})}, "no column 'body'"),
+        ({"bodies": pa.table({"body": ["x"], "tags": ["t"]}), "tags": "t"}, "give one"),
+    ],
+)
+def test_columns_of_a_wrong_kind_are_refused(columns: dict[str, Any], said: str) -> None:
+    async def main() -> None:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
+            with pytest.raises(UsageError, match=said):
+                await producer.send_columns(TOPIC, **columns)
+            with pytest.raises(IllegalName):
+                await producer.send_columns("no topic", [b""])
+            assert not cluster.first.sending.batches
+
+    run_in_virtual_time(main())
+
+
+def test_illegal_rows_are_refused_and_the_others_sent() -> None:
+    async def main() -> None:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
+            with pytest.raises(SendColumnsFailed, match="4 of 5") as caught:
+                await producer.send_columns(
+                    TOPIC,
+                    pa.array([b"a", None, b"c", b"d", b"e"]),
+                    keys=pa.array([["k"], ["k"], ["a b"], [None], None]),
+                    tags=["t", "t", "t", "t", "a||b"],
+                )
+            assert all(
+                type(each) is IllegalMessage for each in caught.value.results.errors.values()
+            )
+            assert not caught.value.may_have_happened
+            with pytest.raises(SendColumnsFailed, match=r"1 of 2 messages failed; .*body is str"):
+                await producer.send_columns(TOPIC, [b"f", "g"])
+            sent = [body for batch in cluster.first.sending.batches for body in batch.bodies]
+            assert sent == [b"a", b"f"]
+
+    run_in_virtual_time(main())
+
+
+def test_interceptors_see_every_row() -> None:
+    class Marking:
+        def __init__(self) -> None:
+            self.events: list[SendEvent] = []
+
+        def before_send(self, message: Message) -> Message:
+            if message.body == b"no":
+                raise ValueError("not this one")
+            return replace(message, properties={**message.properties, "seen": "yes"})
+
+        def after_send(self, event: SendEvent) -> None:
+            self.events.append(event)
+
+    async def main() -> None:
+        marking = Marking()
+        async with ToyCluster() as cluster:
+            producer = Producer(
+                "senders",
+                nameserver=cluster.nameserver,
+                interceptors=[marking],
+                env=cluster.environment(),
+            )
+            async with producer:
+                with pytest.raises(SendColumnsFailed) as caught:
+                    await producer.send_columns(
+                        TOPIC,
+                        [b"a", b"no", b"b", b"c"],
+                        tags="t",
+                        keys=[["k", "l"]] * 4,
+                        queue_ids=[1, 1, 1, 99],
+                    )
+            errors = caught.value.results.errors
+            assert isinstance(errors[1], SendVetoed)
+            assert list(errors) == [1, 3]
+            (records,) = [batch.records for batch in cluster.first.sending.batches]
+            assert [(each.body, each.queue.queue_id, each.keys) for each in records] == [
+                (b"a", 1, ["k", "l"]),
+                (b"b", 1, ["k", "l"]),
+            ]
+            assert all(each.properties["seen"] == "yes" for each in records)
+            assert [event.message.body for event in marking.events] == [b"a", b"b"]
+
+    run_in_virtual_time(main())
+
+
+def test_cancelled_columns_leave_no_trace() -> None:
+    async def main() -> None:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
+            await producer.send_columns(TOPIC, [b"first"])
+            cluster.first.sending.answer = lambda _: Answer(delay_s=1)
+            sending = asyncio.create_task(producer.send_columns(TOPIC, [b"x" * 9] * 5000))
+            await asyncio.sleep(0.01)
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sending
+            await asyncio.sleep(2.5)
+            assert producer.buffered_bytes == 0
+
+    run_in_virtual_time(main())
