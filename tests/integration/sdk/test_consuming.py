@@ -4,6 +4,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from ternmq import (
     ClientConfig,
@@ -200,5 +203,29 @@ def test_broadcasting_members_get_every_message_and_resume_where_they_were(
             await eventually(lambda: seen["a"].total() == 110)
         assert seen["a"][b"3"] == 2
         assert seen["b"].total() == 100
+
+    place.run(main)
+
+
+def test_columns_listener_gets_every_message(place: Place) -> None:
+    pytest.importorskip("pyarrow")
+
+    async def main() -> None:
+        await fill(place, 100)
+        seen: Counter[bytes] = Counter()
+
+        async def listener(batch: Any) -> None:
+            seen.update(batch.column("body").to_pylist())
+
+        config = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
+        async with PushConsumer(
+            place.group,
+            place.topic,
+            columns_listener=listener,
+            nameserver=place.nameserver,
+            config=config,
+        ):
+            await eventually(lambda: len(seen) == 100)
+        assert set(seen.values()) == {1}
 
     place.run(main)
