@@ -13,6 +13,7 @@ from ternmq_model.errors import ClosedError, ConnectionLost, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.version import __version__
 from ternmq_remoting.converters import error_of
+from ternmq_remoting.encoded_message import EncodedMessage
 from ternmq_remoting.grpc_options import CLIENT_OPTIONS
 from ternmq_remoting.peer import target_of, texts_of
 from ternmq_remoting.rpc import Address, ClientStream, Identity, Rep, Req, StreamRpc, UnaryRpc
@@ -76,7 +77,7 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
         except (grpc.RpcError, grpc.aio.BaseError, asyncio.CancelledError, DecodeError) as error:
             raise await self._end(error) from error
 
-    async def write(self, message: WriteT, /) -> None:
+    async def write(self, message: WriteT | EncodedMessage, /) -> None:
         """Send one message."""
         try:
             if not self._has_begun:

@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from google.protobuf.message import Message as ProtoMessage
 
 from ternmq_model.address import Address as Address
+from ternmq_remoting.encoded_message import EncodedMessage
 
 Req = TypeVar("Req", bound=ProtoMessage)
 Rep = TypeVar("Rep", bound=ProtoMessage)
@@ -129,7 +130,7 @@ class Readable(Protocol[ReadT_co]):
 class Writable(Protocol[WriteT_contra]):
     """Outgoing half of a stream."""
 
-    async def write(self, message: WriteT_contra, /) -> None:
+    async def write(self, message: WriteT_contra | EncodedMessage, /) -> None:
         """Send `message`, waiting while the transport is full.
 
         Cancelling ends the stream on the caller's side.

@@ -15,6 +15,7 @@ from ternmq_model.address import is_loopback
 from ternmq_model.errors import CannotListen, ConnectionLost, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.converters import status_of
+from ternmq_remoting.encoded_message import EncodedMessage
 from ternmq_remoting.grpc_options import MESSAGE_BYTES_MAX, SERVER_OPTIONS
 from ternmq_remoting.health import SERVICE as HEALTH_SERVICE
 from ternmq_remoting.health import HealthService
@@ -68,7 +69,7 @@ class GrpcServerStream(Generic[ReadT, WriteT]):
         await asyncio.sleep(END_SETTLES_S)
         return None
 
-    async def write(self, message: WriteT, /) -> None:
+    async def write(self, message: WriteT | EncodedMessage, /) -> None:
         """Send one message to the caller."""
         try:
             await self._send(message.SerializeToString())

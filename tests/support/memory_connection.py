@@ -17,6 +17,7 @@ from ternmq_model.errors import (
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.version import __version__
 from ternmq_remoting.converters import error_of, status_of
+from ternmq_remoting.encoded_message import EncodedMessage
 from ternmq_remoting.request_parser import UnparsableRequest, request_parser
 from ternmq_remoting.rpc import (
     Call,
@@ -211,7 +212,7 @@ class MemoryServerStream(Generic[ReadT, WriteT]):
         payload = await self._incoming.read()
         return None if payload is None else self._parse(payload)
 
-    async def write(self, message: WriteT, /) -> None:
+    async def write(self, message: WriteT | EncodedMessage, /) -> None:
         """Send one message, waiting while the peer does not read."""
         payload = message.SerializeToString()
         await self._outgoing.write(payload, delay_s=self._network.draw_latency_s())
@@ -245,7 +246,7 @@ class MemoryClientStream(Generic[ReadT, WriteT]):
             raise
         return None if payload is None else self._parser.FromString(payload)
 
-    async def write(self, message: WriteT, /) -> None:
+    async def write(self, message: WriteT | EncodedMessage, /) -> None:
         """Send one message, waiting while the peer does not read."""
         payload = message.SerializeToString()
         try:

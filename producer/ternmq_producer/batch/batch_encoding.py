@@ -20,6 +20,7 @@ from ternmq_producer.batch.pending_send import (
     PendingSend,
 )
 from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.encoded_message import EncodedMessage, encode_send_batch
 
 _UNIQUE_KEY_BYTES: Final = len(UNIQUE_KEY) + 2 + 56
 """Length of the longest property UNIQ_KEY, that of a host with an IPv6 address."""
@@ -110,9 +111,7 @@ class StreamFormat:
             )
         return None
 
-    def encode(
-        self, batch: ProducerBatch, *, wall_ms: int, now_ms: int
-    ) -> messages.SendStreamRequest:
+    def encode(self, batch: ProducerBatch, *, wall_ms: int, now_ms: int) -> EncodedMessage:
         """Return `batch` as a request, after assigning missing unique keys.
 
         Args:
@@ -121,10 +120,11 @@ class StreamFormat:
             now_ms: Time of the monotonic clock.
         """
         behind_ms = wall_ms - now_ms
-        pieces, sizes = list[bytes | memoryview](), list[bytes]()
+        pieces, sizes, records_bytes = list[bytes | memoryview](), list[bytes](), 0
         if len(batch.singles) < _MANY:
             pieces += [self._encode_one(pending, wall_ms, behind_ms) for pending in batch.singles]
             sizes += [pack_int32(len(piece)) for piece in pieces]
+            records_bytes = sum(map(len, pieces))
         else:
             topics = [pending.topic for pending in batch.singles]
             is_one = topics.count(topics[0]) == len(topics)
@@ -133,6 +133,7 @@ class StreamFormat:
                 more, more_sizes = self._encode_group(group, wall_ms, behind_ms)
                 pieces += more
                 sizes.append(pack_int32s(more_sizes))
+                records_bytes += int(more_sizes.sum())
         for part in batch.parts:
             if part.unique_keys is NO_UNIQUE_KEYS:
                 part.unique_keys = next_keys(self._keys, len(part), wall_ms)
@@ -148,14 +149,11 @@ class StreamFormat:
             )
             pieces += more
             sizes.append(pack_int32s(more_sizes))
-        return messages.SendStreamRequest(
-            batch=messages.SendBatch(
-                records=b"".join(pieces),
-                record_sizes=b"".join(sizes),
-                is_retry=batch.is_retry,
-                is_whole=batch.is_atomic,
-            )
+            records_bytes += int(more_sizes.sum())
+        others = messages.SendBatch(
+            record_sizes=b"".join(sizes), is_retry=batch.is_retry, is_whole=batch.is_atomic
         )
+        return encode_send_batch(pieces, records_bytes, others)
 
     def _encode_one(self, pending: PendingSend, wall_ms: int, behind_ms: int) -> bytes:
         if not pending.unique_key:

@@ -1,0 +1,23 @@
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.encoded_message import encode_send_batch
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1), st.binary(), st.booleans(), st.booleans())
+@example([bytes(1 << 20), b"\0"], bytes(8192), False, False)
+@example([b"x" * 127], b"", True, True)
+@example([b"x" * 128], b"\x80", False, True)
+def test_encoded_batch_equals_the_wire_form_of_protobuf(
+    pieces: list[bytes], sizes: bytes, is_retry: bool, is_whole: bool
+) -> None:
+    records = b"".join(pieces)
+    others = messages.SendBatch(record_sizes=sizes, is_retry=is_retry, is_whole=is_whole)
+    wire = encode_send_batch(pieces, len(records), others).SerializeToString()
+    batch = messages.SendBatch(records=records)
+    batch.MergeFrom(others)
+    expected = messages.SendStreamRequest(batch=batch)
+    assert messages.SendStreamRequest.FromString(wire) == expected
+    if records:
+        assert wire == expected.SerializeToString(deterministic=True)
