@@ -464,11 +464,22 @@ class Producer(Lifecycle):
             UsageError: A column has another type or another length; nothing was sent.
             IllegalName: The topic's name is illegal; nothing was sent.
         """
-        sender = self._open_sender()
+        self._open_sender()
         columns = MessageColumns(
             topic, bodies, tags=tags, keys=keys, properties=properties,
             sharding_keys=sharding_keys, queue_ids=queue_ids,
         )  # fmt: skip
+        return await self.send_message_columns(columns, timeout_s)
+
+    async def send_message_columns(
+        self, columns: MessageColumns, timeout_s: float | None
+    ) -> ColumnResults:
+        """Send the messages of `columns`, which may have properties of a client.
+
+        Raises:
+            SendColumnsFailed: Some messages were not stored, or may not have been.
+        """
+        sender = self._open_sender()
         timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
         bulk = await send_columns(sender, columns, timeout_ms, self._interception)
         results = ColumnResults.of(bulk)

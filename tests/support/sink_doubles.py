@@ -103,6 +103,10 @@ class _HalfwayStager:
         stager: Stager = self.stager
         return stager.stage(*arguments, **named)
 
+    def stage_columns(self, *arguments: Any, **named: Any) -> StagedMessages:
+        stager: Stager = self.stager
+        return stager.stage_columns(*arguments, **named)
+
     def states(
         self, staged: Sequence[StagedMessage], *, timeout_s: float
     ) -> list[TransactionState]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ternmq_model.errors import RefusedError, TernError, Unreachable
 from ternmq_model.message import Message
@@ -76,6 +76,41 @@ class ToyStager:
             reason = self.stage_fails_with
             raise StageFailed(reason, staged, failures=left, count=len(messages), first=room)
         return staged
+
+    def stage_columns(
+        self,
+        topic: str,
+        bodies: Any,
+        *,
+        tags: Any,
+        keys: Any,
+        properties: Any,
+        sharding_keys: Any,
+        staged_for: str,
+        immunity_s: int,
+        timeout_s: float,
+    ) -> StagedMessages:
+        """Take them, or as many as it may, as messages."""
+
+        def column(array: Any) -> list[Any]:
+            return [None] * len(bodies) if array is None else array.to_pylist()
+
+        messages = [
+            Message(
+                topic,
+                body.encode() if isinstance(body, str) else body,
+                tag or "",
+                key or (),
+                dict(pairs),
+                sharding_key or "",
+            )
+            for body, tag, key, pairs, sharding_key in zip(
+                *map(column, (bodies, tags, keys, properties, sharding_keys)), strict=True
+            )
+        ]
+        return self.stage(
+            messages, staged_for=staged_for, immunity_s=immunity_s, timeout_s=timeout_s
+        )
 
     def states(
         self, staged: Sequence[StagedMessage], *, timeout_s: float

@@ -2,16 +2,20 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import click
+import numpy as np
 
 from ternmq_console.cli.exit_codes import errors_as_exits
 from ternmq_console.cli.options import cluster_options, duration_ms
 from ternmq_console.cli.output import print_json, print_line
+from ternmq_model.arrays import Ints
 from ternmq_model.errors import IllegalMessage, TernError, UsageError
 from ternmq_model.message import Message, SendManyFailed, SendResult
 from ternmq_model.names import check_topic
 from ternmq_model.record.format import BODY_BYTES_MAX
+from ternmq_producer.batch.column_results import SendColumnsFailed
 from ternmq_producer.blocking_producer import BlockingProducer
 
 GROUP = "TOOLS_PRODUCER"
@@ -64,28 +68,51 @@ def produce(
         after_ms = duration_ms(deliver_after) if deliver_after else 0
         sent = 0
         with BlockingProducer(GROUP, nameserver=nameserver) as producer:
-            for lines in _lines(0):
-                batch = [
-                    Message(
-                        topic,
-                        line,
-                        tags=tag,
-                        keys=tuple(keys),
-                        properties=pairs,
-                        sharding_key=sharding_key,
-                        delay_level=delay_level,
-                        deliver_after_ms=after_ms,
-                    )
-                    for line in lines
-                ]
-                try:
-                    results: Sequence[SendResult] = producer.send_many(batch)
-                except SendManyFailed as error:
-                    stored = [one for one in error.results if isinstance(one, SendResult)]
-                    sent += _tell(stored, output)
-                    print_line(f"sent {sent}", to_stderr=True)
-                    raise next(one for one in error.results if isinstance(one, TernError)) from None
-                sent += _tell(results, output)
+
+            def send_messages(data: bytes, offsets: Ints) -> int:
+                ends = offsets.tolist()
+                results = producer.send_many(
+                    [
+                        Message(
+                            topic,
+                            data[start:end],
+                            tags=tag,
+                            keys=tuple(keys),
+                            properties=pairs,
+                            sharding_key=sharding_key,
+                            delay_level=delay_level,
+                            deliver_after_ms=after_ms,
+                        )
+                        for start, end in pairwise(ends)
+                    ]
+                )
+                return _tell(results, output)
+
+            def send_columns(data: bytes, offsets: Ints) -> int:
+                results = producer.send_columns(
+                    topic,
+                    (data, offsets),
+                    tags=tag,
+                    keys=[tuple(keys)] * (len(offsets) - 1) if keys else None,
+                    properties=pairs,
+                    sharding_keys=sharding_key,
+                )
+                return len(results)
+
+            needs_messages = output == "json" or delay_level or after_ms
+            send = send_messages if needs_messages else send_columns
+            try:
+                for lines in _lines(0):
+                    sent += send(*lines)
+            except SendManyFailed as error:
+                stored = [one for one in error.results if isinstance(one, SendResult)]
+                sent += _tell(stored, output)
+                print_line(f"sent {sent}", to_stderr=True)
+                raise next(one for one in error.results if isinstance(one, TernError)) from None
+            except SendColumnsFailed as failed:
+                errors = list(failed.results.errors.values())
+                print_line(f"sent {sent + len(failed.results) - len(errors)}", to_stderr=True)
+                raise errors[0] from None
         if output != "json":
             print_line(f"sent {sent}")
 
@@ -112,18 +139,22 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _lines(descriptor: int) -> Iterator[list[bytes]]:
-    """Yield the complete lines after each read. The last line may lack its end.
+def _lines(descriptor: int) -> Iterator[tuple[bytes, Ints]]:
+    """Yield the complete lines after each read: their bytes, and the offsets between the lines.
+
+    The last line may lack its end.
 
     Raises:
         IllegalMessage: A line is longer than the longest body.
     """
     rest = b""
     while data := os.read(descriptor, _READ_BYTES):
-        *lines, rest = (rest + data).split(b"\n")
-        if lines:
-            yield lines
+        whole, line_end, rest = (rest + data).rpartition(b"\n")
+        if line_end:
+            ends = np.flatnonzero(np.frombuffer(whole + line_end, dtype=np.uint8) == ord(line_end))
+            # Without the line ends, each of which moves what follows by one.
+            yield whole.replace(b"\n", b""), np.append([0], ends - np.arange(len(ends)))
         if len(rest) > BODY_BYTES_MAX:
             raise IllegalMessage(f"a line has more than {BODY_BYTES_MAX} bytes")
     if rest:
-        yield [rest]
+        yield rest, np.array([0, len(rest)])

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,8 +28,25 @@ from ternmq_pipeline.sink.identity import NOT_COPIED, RESERVED_PROPERTIES, Parti
 from ternmq_pipeline.strict_json import shown
 
 _US_IN_MS: Final = 1000
+_arrow: Any = pa
+_compute: Any = pc
+"""pyarrow without types: its stubs refuse legal arguments."""
+
+_ENTRY: Final = pa.struct([("key", pa.string()), ("value", pa.string())])
+_RESERVED: Final = pa.array(sorted(RESERVED_PROPERTIES))
 _PROPERTIES_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 1024
 """Bytes of a row's properties. The rest is for the properties of producers and brokers."""
+
+
+class RowColumns(NamedTuple):
+    """Arrow arrays of rows of one topic, the arguments of `stage_columns`. None = no column."""
+
+    topic: str
+    bodies: Any
+    tags: Any
+    keys: Any
+    properties: Any
+    sharding_keys: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +91,85 @@ class RowReader:
                 setattr(message, delay_name, delay)
             messages.append(message)
         return messages
+
+    def columns(self, batch: pa.RecordBatch, *, first_row: int) -> RowColumns | None:
+        """Return the columns of the messages, without an object for each row.
+
+        None: `messages` must look at each row, since rows have several topics, a delay, a null, or
+        a property that is reserved or read from a message.
+
+        Args:
+            batch: Rows with the columns of the layout, at least one.
+            first_row: Position of the first row in the partition.
+        """
+        layout = self.layout
+        topics = self._distinct_topics(batch)
+        bodies = _column(batch, layout.body)
+        delays = None if layout.delay is None else _column(batch, layout.delay).cast(_arrow.int64())
+        if (
+            len(topics) != 1
+            or bodies.null_count
+            or (delays is not None and _compute.any(_compute.not_equal(delays, 0)).as_py())
+        ):
+            return None
+        properties = self._property_maps(batch, first_row)
+        keys = None if layout.keys is None else _column(batch, layout.keys)
+        if keys is not None and layout.keys_are_text:
+            keys = _compute.utf8_trim_whitespace(keys)
+            keys = _compute.utf8_split_whitespace(
+                _compute.if_else(_compute.equal(keys, ""), None, keys)
+            )
+        if properties is None or (keys is not None and _compute.list_flatten(keys).null_count):
+            return None
+        tags, sharding_keys = layout.tags, layout.sharding_key
+        return RowColumns(
+            topics[0],
+            bodies,
+            None if tags is None else _column(batch, tags),
+            keys,
+            properties,
+            None if sharding_keys is None else _column(batch, sharding_keys),
+        )
+
+    def _distinct_topics(self, batch: pa.RecordBatch) -> list[str]:
+        """Return the topics of all rows; none if one is null or illegal."""
+        if self.layout.topic_for_all is not None:
+            return [self.layout.topic_for_all]
+        assert self.layout.topic is not None, "the layout has a topic"
+        topics: list[str | None] = _compute.unique(_column(batch, self.layout.topic)).to_pylist()
+        try:
+            return [written_topic(columns.TOPIC, topic or "") for topic in topics]
+        except UsageError:
+            return []
+
+    def _property_maps(self, batch: pa.RecordBatch, first_row: int) -> Any:
+        """Return a map of each row's properties: its own, then those of the attempt and the row.
+
+        None = a property is null, reserved, or read from a message.
+        """
+        count, own = batch.num_rows, self.part.properties()
+        names, values = _arrow.array([*own, identity.ROW]), _arrow.array([*own.values()])
+        rows = _compute.cast(_arrow.array(np.arange(first_row, first_row + count)), _arrow.string())
+        given = np.zeros(count, dtype=np.int64)
+        entries: Any = _arrow.array([], _ENTRY)
+        if self.layout.properties is not None:
+            lists = _column(batch, self.layout.properties).cast(_arrow.list_(_ENTRY))
+            entries = _compute.list_flatten(lists)
+            given = _compute.list_value_length(lists).fill_null(0).to_numpy().astype(np.int64)
+        key, text = entries.field(0), entries.field(1)
+        if text.null_count or _compute.any(_compute.is_in(key, _RESERVED)).as_py():
+            return None
+        # Taken from the entries of all rows, then those of the attempt, then the row numbers.
+        offsets = np.concatenate([[0], np.cumsum(given + len(names))])
+        source = np.full(int(offsets[-1]), -1)
+        source[offsets[1:, None] - np.arange(len(names), 0, -1)] = len(entries) + np.arange(
+            len(names)
+        )
+        source[source < 0] = np.arange(len(entries))
+        taken = _arrow.concat_arrays([key, names]).take(_arrow.array(source))
+        source[offsets[1:] - 1] += np.arange(count)
+        texts = _arrow.concat_arrays([text, values, rows]).take(_arrow.array(source))
+        return _arrow.MapArray.from_arrays(_arrow.array(offsets, _arrow.int32()), taken, texts)
 
     def illegal(self, row: int, column: str, why: str) -> IllegalMessage:
         """Return the error for a value of this partition."""

@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Final, Protocol
+from functools import partial
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
@@ -35,6 +36,22 @@ class Stager(Protocol):
         self, messages: Sequence[Message], *, staged_for: str, immunity_s: int, timeout_s: float
     ) -> StagedMessages:
         """Stage messages, in their order."""
+        ...
+
+    def stage_columns(
+        self,
+        topic: str,
+        bodies: Any,
+        *,
+        tags: Any,
+        keys: Any,
+        properties: Any,
+        sharding_keys: Any,
+        staged_for: str,
+        immunity_s: int,
+        timeout_s: float,
+    ) -> StagedMessages:
+        """Stage the messages in columns, in their order."""
         ...
 
     def states(
@@ -88,8 +105,11 @@ def stage_partition(
                 row = 0
                 chunk: pa.RecordBatch | None = first
                 while chunk is not None:
-                    messages = reader.messages(chunk, first_row=row, now_ms=clock.wall_ms())
-                    staged.append(_stage(messages, reader, options, stager, first_row=row))
+                    staged.append(
+                        _stage(
+                            chunk, reader, options, stager, first_row=row, now_ms=clock.wall_ms()
+                        )
+                    )
                     row += chunk.num_rows
                     chunk = next(chunks, None)
             except BaseException as error:
@@ -137,22 +157,37 @@ def join(parts: Sequence[StagedMessages]) -> StagedMessages:
 
 
 def _stage(
-    messages: list[Message],
+    chunk: pa.RecordBatch,
     reader: RowReader,
     options: WriteOptions,
     stager: Stager,
     *,
     first_row: int,
+    now_ms: int,
 ) -> StagedMessages:
+    read_messages = partial(reader.messages, chunk, first_row=first_row, now_ms=now_ms)
+    columns = reader.columns(chunk, first_row=first_row)
+    messages = read_messages() if columns is None else []
+    staged_for = reader.part.of.staged_for
+    immunity_s, timeout_s = options.staging_timeout_s, options.retry_timeout_s
     try:
-        return stager.stage(
-            messages,
-            staged_for=reader.part.of.staged_for,
-            immunity_s=options.staging_timeout_s,
-            timeout_s=options.retry_timeout_s,
+        if columns is None:
+            return stager.stage(
+                messages, staged_for=staged_for, immunity_s=immunity_s, timeout_s=timeout_s
+            )
+        return stager.stage_columns(
+            columns.topic,
+            columns.bodies,
+            tags=columns.tags,
+            keys=columns.keys,
+            properties=columns.properties,
+            sharding_keys=columns.sharding_keys,
+            staged_for=staged_for,
+            immunity_s=immunity_s,
+            timeout_s=timeout_s,
         )
     except TernError as error:
-        illegal = reader.name_illegal(messages, first_row=first_row)
+        illegal = reader.name_illegal(messages or read_messages(), first_row=first_row)
         if illegal is None and isinstance(error, StageFailed):
             illegal = reader.name_refused(error.reason, row=first_row + error.first)
         if illegal is None:

@@ -140,6 +140,7 @@ class MessageColumns:
         properties: Properties of each message, or of all.
         sharding_keys: Sharding key of each message, or of all.
         queue_ids: Queue id of each message, or of all.
+        suffix: Encoded properties behind all others of each message.
 
     Raises:
         UsageError: A column has another type or another length.
@@ -156,9 +157,11 @@ class MessageColumns:
         properties: Any = None,
         sharding_keys: Any = None,
         queue_ids: Any = None,
+        suffix: bytes = b"",
     ) -> None:
         check_topic(topic)
         self._topic = topic
+        self._suffix = suffix
         given = {
             "tags": tags, "keys": keys, "properties": properties, "sharding_keys": sharding_keys,
             "queue_ids": queue_ids,
@@ -193,6 +196,8 @@ class MessageColumns:
             piece, illegal = column.encoded(begin, end)
             pieces.append(piece)
             errors = illegal | errors
+        if self._suffix:
+            pieces.append(ByteColumn.repeated(self._suffix, end - begin))
         if not pieces:
             properties = ByteColumn.repeated(b"", end - begin)
         else:

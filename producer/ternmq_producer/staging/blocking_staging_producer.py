@@ -29,5 +29,6 @@ class BlockingStagingProducer(BlockingClient[StagingProducer]):
         )
 
     stage = blocking(StagingProducer.stage)
+    stage_columns = blocking(StagingProducer.stage_columns)
     states = blocking(StagingProducer.states)
     end = blocking(StagingProducer.end)

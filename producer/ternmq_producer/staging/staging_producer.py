@@ -2,8 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -14,6 +14,7 @@ from ternmq_client.config import ClientConfig
 from ternmq_client.retry_policy import RetryPolicy
 from ternmq_client.retry_timeout import TOLD_EVERY_MS, RetryTimeout, lasted, nobody_registered, tell
 from ternmq_model.arguments import is_kind
+from ternmq_model.arrays import Ints
 from ternmq_model.errors import (
     RequestTimedOut,
     TernError,
@@ -26,6 +27,8 @@ from ternmq_model.message import Message, SendManyFailed, SendResult
 from ternmq_model.names import check_topic
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.batch.atomic_batch import check_messages
+from ternmq_producer.batch.column_results import ColumnResults, SendColumnsFailed
+from ternmq_producer.columns.message_columns import MessageColumns
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.staging.half_messages import HalfMessages, staging_suffix
@@ -125,19 +128,12 @@ class StagingProducer(Lifecycle):
         limit_s = _STAGE_TIMEOUT_S if timeout_s is None else timeout_s
         check_messages(messages)
         topics = tuple(dict.fromkeys(one.topic for one in messages if is_kind(one.topic, str)))
-        try:
-            await self._find(topics, limit_s)
-        except TernError as error:
-            count = len(messages)
-            raise StageFailed(error, StagedMessages(), failures=count, count=count) from error
-        try:
-            async with OwnedTasks() as tasks:
-                tasks.spawn(self._tell_who_is_away(topics, limit_s), "tell who is away")
-                results = await self._producer.send_many(
-                    HalfMessages(messages, suffix), timeout_s=limit_s
-                )
-        except SendManyFailed as failed:
-            raise _stage_failed(failed.results, limit_s) from failed
+        halves = HalfMessages(messages, suffix)
+        async with self._known(topics, len(messages), limit_s):
+            try:
+                results = await self._producer.send_many(halves, timeout_s=limit_s)
+            except SendManyFailed as failed:
+                raise _stage_failed(failed.results, limit_s) from failed
         names: dict[tuple[str, str], int] = {}
         places = [
             names.setdefault((queue.broker_name, queue.topic), len(names))
@@ -149,6 +145,71 @@ class StagingProducer(Lifecycle):
             results.physical_offsets,
             results.unique_keys,
         )
+
+    async def stage_columns(
+        self,
+        topic: str,
+        bodies: Any,
+        *,
+        tags: Any = None,
+        keys: Any = None,
+        properties: Any = None,
+        sharding_keys: Any = None,
+        staged_for: str,
+        immunity_s: int = IMMUNITY_S,
+        timeout_s: float | None = None,
+    ) -> StagedMessages:
+        """Store a half message for each row of columns, as `stage` does for each message.
+
+        Args:
+            topic: Topic of all messages.
+            bodies: Bodies. This and the following columns are those of `Producer.send_columns`.
+            tags: Tags.
+            keys: Keys.
+            properties: Properties.
+            sharding_keys: Sharding keys.
+            staged_for: Name of the batch, as for `stage`.
+            immunity_s: Immunity of the messages, s, as for `stage`.
+            timeout_s: Time limit, as for `stage`.
+
+        Raises:
+            UsageError: A column has another type or length, or `staged_for` or `immunity_s` is
+                illegal; nothing was sent.
+            StageFailed: Some messages are illegal or not stored, or may not be; its `staged` has
+                the others.
+        """
+        suffix = staging_suffix(self.group, staged_for=staged_for, immunity_s=immunity_s)
+        limit_s = _STAGE_TIMEOUT_S if timeout_s is None else timeout_s
+        columns = MessageColumns(
+            topic, bodies, tags=tags, keys=keys, properties=properties,
+            sharding_keys=sharding_keys, suffix=suffix,
+        )  # fmt: skip
+        async with self._known((topic,), len(columns), limit_s):
+            try:
+                results = await self._producer.send_message_columns(columns, limit_s)
+            except SendColumnsFailed as failed:
+                results, errors = failed.results, failed.results.errors
+                staged = _staged(topic, results, np.flatnonzero(results.brokers >= 0))
+                first, count = next(iter(errors)), len(results)
+                raise _failure([*errors.values()], staged, first, count, limit_s) from failed
+        return _staged(topic, results, slice(None))
+
+    @asynccontextmanager
+    async def _known(
+        self, topics: Sequence[str], count: int, limit_s: float
+    ) -> AsyncGenerator[None]:
+        """Send in the block once the routes of `topics` are known, with a log of missing brokers.
+
+        Raises:
+            StageFailed: No NameServer returned a route in time.
+        """
+        try:
+            await self._find(topics, limit_s)
+        except TernError as error:
+            raise StageFailed(error, StagedMessages(), failures=count, count=count) from error
+        async with OwnedTasks() as tasks:
+            tasks.spawn(self._tell_who_is_away(topics, limit_s), "tell who is away")
+            yield
 
     async def states(
         self, staged: Sequence[StagedMessage], *, timeout_s: float = _ANSWER_TIMEOUT_S
@@ -264,16 +325,32 @@ async def _of_each_broker(
         raise group.exceptions[0] from None
 
 
+def _staged(topic: str, results: ColumnResults, rows: slice | Ints) -> StagedMessages:
+    """Return the stored messages of some rows."""
+    return StagedMessages.of_columns(
+        [(name, topic) for name in results.broker_names],
+        results.brokers[rows].astype(np.uint16),
+        results.physical_offsets[rows],
+        results.unique_keys[rows],
+    )
+
+
 def _stage_failed(results: Sequence[SendResult | TernError], limit_s: float) -> StageFailed:
     errors = [result for result in results if isinstance(result, TernError)]
-    reason = errors[0]
-    first = results.index(reason)
-    if isinstance(reason, Unreachable | RequestTimedOut):  # others use up attempts, not the time
-        reason = lasted(reason, limit_s)
-    reason.may_have_happened = any(error.may_have_happened for error in errors)
     staged = StagedMessages.of(
         StagedMessage(one.queue.broker_name, one.queue.topic, one.physical_offset, one.message_id)
         for one in results
         if isinstance(one, SendResult)
     )
-    return StageFailed(reason, staged, failures=len(errors), count=len(results), first=first)
+    return _failure(errors, staged, results.index(errors[0]), len(results), limit_s)
+
+
+def _failure(
+    errors: Sequence[TernError], staged: StagedMessages, first: int, count: int, limit_s: float
+) -> StageFailed:
+    """Return the error for `count` messages, of which the one at `first` failed first."""
+    reason = errors[0]
+    if isinstance(reason, Unreachable | RequestTimedOut):  # others use up attempts, not the time
+        reason = lasted(reason, limit_s)
+    reason.may_have_happened = any(error.may_have_happened for error in errors)
+    return StageFailed(reason, staged, failures=len(errors), count=count, first=first)

@@ -5,12 +5,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ternmq_model.errors import IllegalMessage
 from ternmq_model.message import Message
 from ternmq_pipeline.sink.columns import ColumnLayout, column_layout
 from ternmq_pipeline.sink.identity import BatchIdentity, PartitionAttempt
-from ternmq_pipeline.sink.rows import RowReader
+from ternmq_pipeline.sink.rows import RowColumns, RowReader
+from ternmq_producer.columns.message_columns import MessageColumns
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 24 * 3600 * 1000
@@ -40,11 +43,22 @@ def messages_of(
     first_row: int = 0,
 ) -> list[Message]:
     """Return the messages of rows with these columns."""
+    reader, batch = rows_of(columns, topic=topic, types=types)
+    return reader.messages(batch, first_row=first_row, now_ms=NOW_MS)
+
+
+def rows_of(
+    columns: dict[str, list[Any]],
+    *,
+    topic: str | None = "flights",
+    types: dict[str, tuple[Any, str]] | None = None,
+) -> tuple[RowReader, pa.RecordBatch]:
+    """Return rows with these columns, and a reader of them."""
     known = TYPES | (types or {})
     arrays: list[Any] = [pa.array(values, known[name][0]) for name, values in columns.items()]
     batch = pa.record_batch(arrays, names=list(columns))
     layout = column_layout([(name, known[name][1]) for name in columns], topic=topic)
-    return RowReader(layout, PART).messages(batch, first_row=first_row, now_ms=NOW_MS)
+    return RowReader(layout, PART), batch
 
 
 def test_body_alone_is_a_message() -> None:
@@ -245,3 +259,86 @@ def test_row_that_makes_an_illegal_message_is_named_with_its_column(
 def test_legal_messages_have_no_error() -> None:
     messages = messages_of({"body": [b"x"]})
     assert RowReader(ColumnLayout(body=0), PART).name_illegal(messages, first_row=0) is None
+
+
+TEXTS = st.text("ab é", max_size=3)
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "body": st.binary(max_size=5),
+            "topic": st.just("flights"),
+            "tags": st.sampled_from([None, "", "late", "early"]),
+            "keys": st.none() | st.lists(st.sampled_from(["a", "bé", "c"]), max_size=3),
+            "properties": st.none()
+            | st.dictionaries(st.sampled_from(["x", "y", "zé"]), st.text("01é", min_size=1)).map(
+                lambda pairs: list(pairs.items())
+            ),
+            "shardingKey": st.sampled_from([None, "", "EWR", "JFK"]),
+            "delay": st.sampled_from([None, 0]),
+        }
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(ROWS, st.sets(st.sampled_from(list(TYPES)[1:])), st.integers(0, 5), st.integers(0, 10**6))
+def test_columns_are_the_same_messages(
+    rows: list[dict[str, Any]], absent: set[str], skipped: int, first_row: int
+) -> None:
+    names = [name for name in TYPES if name not in absent]
+    topic = "flights" if "topic" in absent else None
+    reader, whole = rows_of({name: [row[name] for row in rows] for name in names}, topic=topic)
+    batch = whole.slice(min(skipped, len(rows) - 1))
+    messages = reader.messages(batch, first_row=first_row, now_ms=NOW_MS)
+    columns = reader.columns(batch, first_row=first_row)
+    assert columns is not None
+    assert encoded_rows(columns) == [
+        (message.body, message.encoded_properties()) for message in messages
+    ]
+
+
+@given(st.lists(TEXTS | st.none(), min_size=1, max_size=5))
+def test_columns_have_the_keys_of_a_text(texts: list[str | None]) -> None:
+    types: dict[str, tuple[Any, str]] = {"keys": (pa.string(), "string")}
+    reader, batch = rows_of({"body": [b""] * len(texts), "keys": texts}, types=types)
+    columns = reader.columns(batch, first_row=0)
+    assert columns is not None
+    assert encoded_rows(columns) == [
+        (message.body, message.encoded_properties())
+        for message in reader.messages(batch, first_row=0, now_ms=NOW_MS)
+    ]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"body": [b"a", None]},
+        {"body": [b"a", b"b"], "topic": ["flights", "other"]},
+        {"body": [b"a", b"b"], "topic": ["flights", None]},
+        {"body": [b"a", b"b"], "topic": ["a b", "a b"]},
+        {"body": [b"a", b"b"], "keys": [["k"], [None]]},
+        {"body": [b"a", b"b"], "delay": [0, 5]},
+        {"body": [b"a", b"b"], "properties": [[], [("x", None)]]},
+        {"body": [b"a", b"b"], "properties": [[("SPARK_ROW", "1")], []]},
+        {"body": [b"a", b"b"], "properties": [[("UNIQ_KEY", "1")], []]},
+    ],
+)
+def test_rows_that_must_be_looked_at_are_no_columns(columns: dict[str, list[Any]]) -> None:
+    reader, batch = rows_of(columns, topic=None if "topic" in columns else "flights")
+    assert reader.columns(batch, first_row=0) is None
+
+
+def encoded_rows(columns: RowColumns) -> list[tuple[bytes, bytes]]:
+    """Return body and properties of each message as they are sent."""
+    topic, bodies, tags, keys, properties, sharding_keys = columns
+    (encoded,) = MessageColumns(
+        topic,
+        bodies,
+        tags=tags,
+        keys=keys,
+        properties=properties,
+        sharding_keys=sharding_keys,
+    ).encoded()
+    assert not encoded.errors
+    return [(encoded.bodies.row(at), encoded.properties.row(at)) for at in range(len(encoded))]
