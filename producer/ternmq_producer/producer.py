@@ -17,7 +17,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_producer.batch.atomic_batch import check_batch, check_messages
 from ternmq_producer.batch.bulk import Bulk, SendResults
-from ternmq_producer.batch.column_results import ColumnResults, SendColumnsFailed
+from ternmq_producer.batch.column_results import ColumnResults
 from ternmq_producer.columns.message_columns import MessageColumns
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.queue_selection.selectors import QueueSelector
@@ -464,28 +464,16 @@ class Producer(Lifecycle):
             UsageError: A column has another type or another length; nothing was sent.
             IllegalName: The topic's name is illegal; nothing was sent.
         """
-        self._open_sender()
         columns = MessageColumns(
             topic, bodies, tags=tags, keys=keys, properties=properties,
             sharding_keys=sharding_keys, queue_ids=queue_ids,
         )  # fmt: skip
-        return await self.send_message_columns(columns, timeout_s)
+        return await self.send_encoded(columns, timeout_s)
 
-    async def send_message_columns(
-        self, columns: MessageColumns, timeout_s: float | None
-    ) -> ColumnResults:
-        """Send the messages of `columns`, which may have properties of a client.
-
-        Raises:
-            SendColumnsFailed: Some messages were not stored, or may not have been.
-        """
-        sender = self._open_sender()
+    async def send_encoded(self, columns: MessageColumns, timeout_s: float | None) -> ColumnResults:
+        """Send the messages of `columns` as `send_columns` does."""
         timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
-        bulk = await send_columns(sender, columns, timeout_ms, self._interception)
-        results = ColumnResults.of(bulk)
-        if results.errors:
-            raise SendColumnsFailed(results)
-        return results
+        return await send_columns(self._open_sender(), columns, timeout_ms, self._interception)
 
     @property
     def buffered_bytes(self) -> int:

@@ -15,6 +15,7 @@ from ternmq_model.errors import TernError
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.batch.bulk import Bulk, BulkSlot, BulkSlots, SendResults
+from ternmq_producer.batch.column_results import ColumnResults, SendColumnsFailed
 from ternmq_producer.batch.pending_send import RECORD_EXTRA_BYTES, PendingBatch
 from ternmq_producer.batch.send_errors import renewed
 from ternmq_producer.columns.message_columns import NO_QUEUE, EncodedColumns, MessageColumns
@@ -56,8 +57,12 @@ async def send_columns(
     columns: MessageColumns,
     timeout_ms: int,
     interception: SendInterception | None,
-) -> Bulk:
-    """Send the messages in `columns`, between their interceptors, and return the answers."""
+) -> ColumnResults:
+    """Send the messages in `columns`, between their interceptors, and return their results.
+
+    Raises:
+        SendColumnsFailed: Some messages were not stored, or may not have been.
+    """
     afters: dict[int, OnAnswer] = {}
     async with _answers(sender, len(columns), "send_columns") as bulk:
         for encoded in columns.encoded():
@@ -73,10 +78,13 @@ async def send_columns(
                     await _submit_intercepted(sender, bulk, part, timeout_ms, interception, afters)
                 await asyncio.sleep(0)  # so that the part leaves before the next one is prepared
     if afters:
-        results = SendResults(bulk)
+        answers = SendResults(bulk)
         for row, after in afters.items():
-            after(bulk.errors.get(row) or results[row])
-    return bulk
+            after(bulk.errors.get(row) or answers[row])
+    results = ColumnResults.of(bulk)
+    if results.errors:
+        raise SendColumnsFailed(results)
+    return results
 
 
 async def _submit_intercepted(

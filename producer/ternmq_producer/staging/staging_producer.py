@@ -186,7 +186,7 @@ class StagingProducer(Lifecycle):
         )  # fmt: skip
         async with self._known((topic,), len(columns), limit_s):
             try:
-                results = await self._producer.send_message_columns(columns, limit_s)
+                results = await self._producer.send_encoded(columns, limit_s)
             except SendColumnsFailed as failed:
                 results, errors = failed.results, failed.results.errors
                 staged = _staged(topic, results, np.flatnonzero(results.brokers >= 0))
