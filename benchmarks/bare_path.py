@@ -243,6 +243,10 @@ class BareSender:
         """Return what sends all of them on a stream of its own, one answer a batch."""
         return lambda: self._send_many(bodies)
 
+    def columns_of(self, buffer: bytes, size: int) -> Send:
+        """Return what sends a message with each `size` bytes as a list, which the path knows."""
+        return self.many_of([buffer[at : at + size] for at in range(0, len(buffer), size)])
+
     async def _send_many(self, bodies: Sequence[bytes]) -> None:
         call, room = self._send(), asyncio.Semaphore(UNANSWERED_MAX)
 

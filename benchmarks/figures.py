@@ -85,6 +85,8 @@ FIGURES: Final = (
     Figure("pipelined", "send, pipelined", "msg/s", either(120_000, 72_000)),
     Figure("send-many", "send_many", "msg/s", either(180_000, 108_000)),
     Figure("send-many-128", "send_many of 128 B", "msg/s", either(450_000, 270_000)),
+    Figure("send-columns", "send_columns", "msg/s", {}),
+    Figure("send-columns-128", "send_columns of 128 B", "msg/s", {}),
     Figure("push", "PushConsumer, batch listener", "msg/s", either(300_000)),
     Figure("pull", "PullConsumer", "msg/s", either(500_000)),
     Figure("push-columns", "PushConsumer, columns listener", "msg/s", {}),
@@ -99,7 +101,7 @@ FIGURES: Final = (
 SENDING: Final = tuple(
     figure.name.partition(".")[0]
     for figure in FIGURES
-    if figure.name.startswith(("alone.p50", "awaiting", "pipelined", "send-many"))
+    if figure.name.startswith(("alone.p50", "awaiting", "pipelined", "send-"))
 )
 CONSUMING: Final = ("push", "pull", "push-columns", "pull-columns", "pull-bodies")
 MEASUREMENTS: Final = tuple(dict.fromkeys(figure.measurement for figure in FIGURES))

@@ -11,6 +11,8 @@ import os
 from collections.abc import Collection, Sequence
 from typing import Final
 
+import numpy as np
+
 from benchmarks.figures import BACKLOG, SENDING
 from benchmarks.patterns import BODY_BYTES, MANY, Enqueue, Send, many, measure, scaled, tell
 from ternmq import AdminClient, Message, Producer, TopicConfig
@@ -42,6 +44,11 @@ class ProducerSender:
         batch = [Message(self._topic, body, tags="TagA") for body in bodies]
         return lambda: self._producer.send_many(batch)
 
+    def columns_of(self, buffer: bytes, size: int) -> Send:
+        """Return what sends one message with each `size` bytes and waits for all answers."""
+        bodies = (buffer, np.arange(0, len(buffer) + 1, size))
+        return lambda: self._producer.send_columns(self._topic, bodies, tags="TagA")
+
 
 async def main(nameserver: str, only: Collection[str], scale: float) -> None:
     """Make the topics, then measure, or leave a backlog for consumers."""
@@ -50,8 +57,8 @@ async def main(nameserver: str, only: Collection[str], scale: float) -> None:
             await admin.create_topic(TopicConfig(topic, read_queues=QUEUES, write_queues=QUEUES))
     async with Producer("benchmark-producers", nameserver=nameserver) as producer:
         if "fill" in only:
-            bodies = [os.urandom(BODY_BYTES) for _ in range(MANY)]
-            send = ProducerSender(producer, BACKLOG_TOPIC).many_of(bodies)
+            buffer = os.urandom(BODY_BYTES * MANY)
+            send = ProducerSender(producer, BACKLOG_TOPIC).columns_of(buffer, BODY_BYTES)
             tell("fill", await many(send, scaled(BACKLOG, scale)))
         else:
             await measure(ProducerSender(producer), only, scale)

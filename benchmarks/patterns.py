@@ -44,6 +44,10 @@ class Sender(Protocol):
         """Return what sends one message with each of `bodies` and waits for all answers."""
         ...
 
+    def columns_of(self, buffer: bytes, size: int) -> Send:
+        """Return what sends one message with each `size` bytes and waits for all answers."""
+        ...
+
 
 def tell(name: str, value: float) -> None:
     """Report one figure to who started this process."""
@@ -80,7 +84,10 @@ async def measure(sender: Sender, only: Collection[str], scale: float) -> None:
             tell(name, await pipelined(enqueue, count))
         else:
             size, count = (SMALL_BYTES, 800_000) if name.endswith("128") else (BODY_BYTES, 300_000)
-            send = sender.many_of([os.urandom(size) for _ in range(MANY)])
+            if name.startswith("send-columns"):
+                send = sender.columns_of(os.urandom(size * MANY), size)
+            else:
+                send = sender.many_of([os.urandom(size) for _ in range(MANY)])
             await many(send, MANY)
             tell(name, await many(send, scaled(count, scale)))
 
