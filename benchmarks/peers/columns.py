@@ -29,7 +29,7 @@ class SendColumns(_Async):  # type: ignore[misc]
 
 
 class SendColumnsSync(SendColumns):
-    """The same with synchronous flush."""
+    """Sends of columns with synchronous flush."""
 
     row, flush_mode = "TernMQ / send_columns, sync flush (default)", "sync"
 
