@@ -17,6 +17,8 @@ from ternmq_model.record.format import (
     RecordHeader,
     header_struct,
     host_flags,
+    read_queue_offset,
+    read_size,
 )
 
 Headers = NDArray[np.void]
@@ -114,3 +116,10 @@ def have_sizes_and_offsets(
     differs = claimed[0] ^ queue_offsets
     differs |= (claimed[1] >> 32) ^ sizes
     return not np.count_nonzero(differs)
+
+
+def has_size_and_offset(view: memoryview, start: int, size: int, queue_offset: int) -> bool:
+    """Return whether the header at `start` has that size and queue offset, in scalars."""
+    if start < 0 or start + QUEUE_OFFSET_AT + _LONG.itemsize > len(view):
+        return False
+    return read_size(view, start) == size and read_queue_offset(view, start) == queue_offset

@@ -44,9 +44,9 @@ from ternmq_store.queues.units import (
     good_units,
     make_padding,
     make_units,
+    read_unit,
     read_units,
     unit_bytes,
-    unit_of,
 )
 
 logger = logging.getLogger(__name__)
@@ -309,7 +309,9 @@ class ConsumeQueue(AppendedFiles):
 
     def unit(self, offset: QueueOffset) -> Unit:
         """Return the unit of message `offset`, which must exist."""
-        return unit_of(self.units(offset, 1))
+        at = logic_offset(offset)
+        file = self.files.at(at)
+        return read_unit(file.view, at - file.base)
 
     def last_unit(self, end: QueueOffset | None = None) -> Unit | None:
         """Return the newest unit of a message, of those before `end`; None if there is none."""

@@ -80,7 +80,8 @@ class ReadResult:
     @property
     def record_bytes(self) -> int:
         """Length of all records."""
-        return int(self.record_sizes.sum())
+        sizes = self.record_sizes
+        return sizes.item() if len(sizes) == 1 else int(sizes.sum())
 
 
 class ReadLimits(NamedTuple):

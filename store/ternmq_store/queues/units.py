@@ -52,6 +52,12 @@ def unit_of(units: Units, row: int = 0) -> Unit:
     return Unit(PhysicalOffset(offset), size, tag_code)
 
 
+def read_unit(view: memoryview, position: int) -> Unit:
+    """Return the unit at a position of its file, as `unit_of` does."""
+    offset, size, tag_code = _UNIT.unpack_from(view, position)
+    return Unit(PhysicalOffset(offset), size, tag_code)
+
+
 def decode_units(data: bytes | memoryview) -> Units:
     """Return the complete units in `data`, which begins with one."""
     return np.frombuffer(data, dtype=UNIT, count=len(data) // UNIT_BYTES)

@@ -27,17 +27,14 @@ from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
 from ternmq_store.queues.units import Unit, first_units
 from ternmq_store.read.cold_read import BadRecord, ColdRead, DanglingUnits
 from ternmq_store.read.log_source import LogSource
+from ternmq_store.read.map_read import newest_record, slices, take_wanted
 from ternmq_store.read.message_selection import (
-    Selection,
     are_records,
-    runs,
     select,
-    take,
     units_within,
     without_reading,
 )
 from ternmq_store.read.read_repair import ReadRepair
-from ternmq_store.read.record_filter import filter_rows
 from ternmq_store.read.record_reader import ColdRecord
 from ternmq_store.read.residency import Residency
 from ternmq_store.read.unit_search import QueueSource
@@ -215,7 +212,8 @@ class StoreReads:
             border = self._border
             units_end = self._memory.units_of(queue).end_at(request.offset, border)
             if units_end > request.offset:
-                result = self._read_map(request, queue, units_end, border=border)
+                result = self._read_newest(request, queue, border=border)
+                result = result or self._read_map(request, queue, units_end, border=border)
             if result is None:
                 return self._plan_cold(request, queue, begun_at)
         self._count(request, result, begun_at, from_disk=False)
@@ -260,6 +258,22 @@ class StoreReads:
             queue.end,
         )
 
+    def _read_newest(
+        self, request: ReadRequest, queue: ConsumeQueue, *, border: int
+    ) -> ReadResult | None:
+        least, damaged = max(border, self._memory.log_end), self.quarantine.places
+        found = newest_record(request, queue, self._log, damaged, least=least)
+        return found and self._result(
+            request,
+            queue,
+            scanned=1,
+            is_gone=False,
+            last=found.start,
+            pieces=(found.data,),
+            sizes=np.array((len(found.data),), dtype=np.int32),
+            skipped=0,
+        )
+
     def _read_map(
         self, request: ReadRequest, queue: ConsumeQueue, units_end: int, *, border: int
     ) -> ReadResult | None:
@@ -288,7 +302,7 @@ class StoreReads:
             end = self._memory.log.end_at(first) if first >= border else first
             if end <= first:
                 return None
-            taken, kept = self._take(request, chosen, end)
+            taken, kept = take_wanted(log, request, chosen, end)
             if first < self._memory.log_end and len(kept.starts):
                 file = log.files.at(int(kept.starts[0]))
                 place = kept.positions(request)
@@ -310,37 +324,10 @@ class StoreReads:
             scanned=scanned,
             is_gone=chosen.is_gone,
             last=int(units["offset"][scanned - 1]),
-            pieces=self._slices(kept),
+            pieces=slices(log, kept),
             sizes=kept.sizes,
             skipped=len(wrong) + (int((bad_rows < scanned).sum()) if len(bad_rows) else 0),
         )
-
-    def _take(self, request: ReadRequest, chosen: Selection, end: int) -> tuple[int, Selection]:
-        limits, file_bytes = request.hot, self._log.files.file_bytes
-        keep = request.record_filter
-        if keep is None:
-            count = take(chosen.starts, chosen.sizes, limits, file_bytes=file_bytes, end=end)
-            return count, chosen if count == len(chosen.starts) else chosen.only(slice(count))
-        most = ReadLimits(len(chosen.starts), _EVERYTHING)
-        count = take(chosen.starts, chosen.sizes, most, file_bytes=file_bytes, end=end)
-        file = self._log.files.at(int(chosen.starts[0]))
-        kept = filter_rows(
-            file.view,
-            file.base,
-            chosen.starts[:count],
-            chosen.sizes[:count],
-            keep,
-            messages_max=limits.messages_max,
-            bytes_max=limits.bytes_max,
-        )
-        return kept.inspected, chosen.only(kept.rows)
-
-    def _slices(self, kept: Selection) -> list[memoryview]:
-        if not len(kept.starts):
-            return []
-        file = self._log.files.at(int(kept.starts[0]))
-        view = file.view
-        return [view[begin:end] for begin, end in runs(kept.starts - file.base, kept.sizes)]
 
     def _result(
         self,

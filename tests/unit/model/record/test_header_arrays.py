@@ -1,9 +1,12 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ternmq_model.arrays import Ints
 from ternmq_model.record.format import encode_record, header_struct, host_flags, read_header
 from ternmq_model.record.header_arrays import (
+    has_size_and_offset,
     have_sizes_and_offsets,
     header_type,
     put_headers,
@@ -78,3 +81,16 @@ def test_sizes_and_offsets_of_damaged_units_differ_from_those_of_records(
 ) -> None:
     found = have_sizes_and_offsets(memoryview(DATA), starts, sizes, np.array(queue_offsets))
     assert found == is_true
+
+
+@given(
+    st.sampled_from([0, len(FIRST)]) | st.integers(0, len(DATA)),
+    st.sampled_from(SIZES.tolist()) | st.integers(0, 100),
+    st.integers(6, 9),
+)
+def test_header_is_compared_alone_as_among_many(start: int, size: int, queue_offset: int) -> None:
+    view = memoryview(DATA)
+    many = have_sizes_and_offsets(
+        view, np.array([start]), np.array([size]), np.array([queue_offset])
+    )
+    assert has_size_and_offset(view, start, size, queue_offset) is many

@@ -2,6 +2,8 @@ from typing import Literal
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ternmq_model.arrays import layout_bytes
 from ternmq_model.offsets import PhysicalOffset
@@ -10,12 +12,15 @@ from ternmq_store.index.index_format import SLOT
 from ternmq_store.queues.units import (
     UNIT,
     Unit,
+    decode_units,
     find_turned,
     good_units,
     make_padding,
     make_units,
+    read_unit,
     turned_unit,
     unit_bytes,
+    unit_of,
 )
 
 
@@ -58,3 +63,10 @@ def test_unit_in_the_other_byte_order_is_told_from_others() -> None:
     assert unit_bytes(right).tobytes() == unit_bytes(lying[:5]).tobytes()
     turned = Unit(PhysicalOffset(0xA7040000_00000000 - (1 << 64)), 0x1A010000, 0)
     assert turned_unit(turned) == (1_191, 282, 0)
+
+
+@given(st.binary(min_size=20, max_size=100), st.integers(0, 4))
+def test_unit_is_read_in_scalars_as_from_an_array(data: bytes, row: int) -> None:
+    units = decode_units(data)
+    row %= len(units)
+    assert read_unit(memoryview(data), row * UNIT.itemsize) == unit_of(units, row)
