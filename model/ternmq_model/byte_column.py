@@ -85,7 +85,8 @@ class ByteColumn:
             if isinstance(rows, slice):
                 values = values[rows]
             else:
-                values = [values[row] for row in rows.tolist()]
+                indices: list[int] = rows.tolist()
+                values = [values[index] for index in indices]
         return ByteColumn(self.data, self.starts[rows], self.sizes[rows], self.width, step, values)
 
     def row(self, index: int) -> bytes:

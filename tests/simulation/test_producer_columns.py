@@ -97,7 +97,11 @@ def _by_key(stored: dict[Any, Any]) -> dict[Any, Any]:
 def test_columns_store_the_same_as_messages(rows: list[dict[str, Any]], is_arrow: bool) -> None:
     async def main() -> None:
         messages = [Message(TOPIC, **row) for row in rows]
-        many, results = await stored_by(lambda producer: producer.send_many(messages))
+
+        async def send_many(producer: Producer) -> object:
+            return await producer.send_many(messages)
+
+        many, results = await stored_by(send_many)
 
         async def send(producer: Producer) -> ColumnResults:
             if is_arrow:
@@ -106,10 +110,9 @@ def test_columns_store_the_same_as_messages(rows: list[dict[str, Any]], is_arrow
 
         columns, outcome = await stored_by(send)
         assert _by_key(columns) == _by_key(many)
+        answers: list[object] = list(getattr(results, "results", ()))
         expected = {
-            index: str(each)
-            for index, each in enumerate(getattr(results, "results", ()))
-            if isinstance(each, Exception)
+            index: str(each) for index, each in enumerate(answers) if isinstance(each, Exception)
         }
         found = outcome.results if isinstance(outcome, SendColumnsFailed) else outcome
         assert {row: str(error) for row, error in found.errors.items()} == expected
@@ -204,25 +207,25 @@ def test_bodies_may_lie_in_one_buffer() -> None:
     run_in_virtual_time(main())
 
 
-@pytest.mark.parametrize(
-    ("columns", "said"),
-    [
-        ({"bodies": b"abc"}, "bodies is bytes, must be"),
-        ({"bodies": pa.array([1, 2])}, "bodies is an Arrow array of int64"),
-        ({"bodies": (b"abc", [0, 5])}, "offsets must ascend"),
-        ({"bodies": (b"abc", [])}, "offsets are empty"),
-        ({"bodies": ("abc", [0, 1])}, "str is no buffer"),
-        ({"bodies": [b"a"], "tags": ["a", "b"]}, "tags has 2 values for 1 messages"),
-        ({"bodies": [b"a"], "tags": 5}, "tags is int, must be"),
-        ({"bodies": [b"a"], "keys": "k"}, "keys is str, must be"),
-        ({"bodies": [b"a"], "tags": [["x"]]}, "each value must be a text"),
-        ({"bodies": [b"a"], "queue_ids": [1.5]}, "queue_ids must be whole numbers"),
-        ({"bodies": [b"a"], "queue_ids": -7}, "is no queue id"),
-        ({"bodies": [b"a"], "properties": pa.array(["x"])}, "must be one of maps"),
-        ({"bodies": pa.table({"value": ["x"]})}, "no column 'body'"),
-        ({"bodies": pa.table({"body": ["x"], "tags": ["t"]}), "tags": "t"}, "give one"),
-    ],
-)
+WRONG_KINDS: list[tuple[dict[str, Any], str]] = [
+    ({"bodies": b"abc"}, "bodies is bytes, must be"),
+    ({"bodies": pa.array([1, 2])}, "bodies is an Arrow array of int64"),
+    ({"bodies": (b"abc", [0, 5])}, "offsets must ascend"),
+    ({"bodies": (b"abc", [])}, "offsets are empty"),
+    ({"bodies": ("abc", [0, 1])}, "str is no buffer"),
+    ({"bodies": [b"a"], "tags": ["a", "b"]}, "tags has 2 values for 1 messages"),
+    ({"bodies": [b"a"], "tags": 5}, "tags is int, must be"),
+    ({"bodies": [b"a"], "keys": "k"}, "keys is str, must be"),
+    ({"bodies": [b"a"], "tags": [["x"]]}, "each value must be a text"),
+    ({"bodies": [b"a"], "queue_ids": [1.5]}, "queue_ids must be whole numbers"),
+    ({"bodies": [b"a"], "queue_ids": -7}, "is no queue id"),
+    ({"bodies": [b"a"], "properties": pa.array(["x"])}, "must be one of maps"),
+    ({"bodies": pa.table({"value": ["x"]})}, "no column 'body'"),
+    ({"bodies": pa.table({"body": ["x"], "tags": ["t"]}), "tags": "t"}, "give one"),
+]
+
+
+@pytest.mark.parametrize(("columns", "said"), WRONG_KINDS)
 def test_columns_of_a_wrong_kind_are_refused(columns: dict[str, Any], said: str) -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:

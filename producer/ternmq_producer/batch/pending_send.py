@@ -222,6 +222,7 @@ class PendingBatch:
         keys = (
             [b""] * len(self) if self.unique_keys is NO_UNIQUE_KEYS else self.unique_keys.tolist()
         )
+        queues: list[int] = self.queue_indices.tolist()
         flags = np.broadcast_to(self.flags, len(self)).tolist()
         sys_flags = np.broadcast_to(self.sys_flags, len(self)).tolist()
         return [
@@ -243,7 +244,7 @@ class PendingBatch:
             for row, (position, queue, size) in enumerate(
                 zip(
                     self.sink.positions.tolist(),
-                    self.queue_indices.tolist(),
+                    queues,
                     self.sizes.tolist(),
                     strict=True,
                 )

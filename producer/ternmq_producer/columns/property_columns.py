@@ -323,9 +323,9 @@ def _encode(topic: str, **fields: Any) -> tuple[bytes, IllegalMessage | None]:
 
 def _listed(name: str, given: Any, or_else: str) -> list[Any]:
     """Return the values of a list, a tuple or a numpy array."""
-    if isinstance(given, np.ndarray) and given.ndim == 1:
+    if is_kind(given, np.ndarray) and given.ndim == 1:
         return list(given.tolist())
-    if not isinstance(given, list | tuple):
+    if not is_kind(given, list, tuple):
         raise UsageError(
             f"{name} is {type(given).__name__}, must be an Arrow array, a list, or {or_else}"
         )

@@ -136,11 +136,11 @@ def part_slices(costs: Ints) -> Sequence[slice]:
     Args:
         costs: Bytes of each message.
     """
-    ends = np.cumsum(costs)
+    ends: Ints = np.cumsum(costs)
     slices: list[slice] = []
     begin = 0
     while begin < len(costs):
-        limit = ends[begin] - costs[begin] + PART_BYTES_MAX
+        limit = int(ends[begin] - costs[begin]) + PART_BYTES_MAX
         end = int(np.searchsorted(ends, limit, side="right"))
         end = min(max(end, begin + 1), begin + PART_MESSAGES_MAX)
         slices.append(slice(begin, end))
@@ -235,7 +235,8 @@ async def _hand_over(
     if len(free) < len(part):
         is_ordered = np.ones(len(part), dtype=np.bool_)
         is_ordered[free] = False
-        for index in np.unique(chosen[is_ordered]).tolist():
+        ordered: list[int] = np.unique(chosen[is_ordered]).tolist()
+        for index in ordered:
             rows = np.flatnonzero(is_ordered & (chosen == index))
             one = batch.rows(rows, is_ordered=True)
             publish_info.links[index].add(one)
