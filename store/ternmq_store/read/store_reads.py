@@ -270,7 +270,7 @@ class StoreReads:
             is_gone=False,
             last=found.start,
             pieces=(found.data,),
-            sizes=np.array((len(found.data),), dtype=np.int32),
+            sizes=np.array((len(found.data),), dtype=np.int64),
             skipped=0,
         )
 

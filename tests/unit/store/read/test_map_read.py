@@ -6,16 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.properties import tag_code
 from ternmq_store.config import StoreConfig
+from ternmq_store.disk.layout import commit_log_folder, file_name, queue_folder
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
+from ternmq_store.queues.units import read_unit
 from ternmq_store.read import store_reads
 from ternmq_store.read.cold_read import ColdRead
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
-from tests.support.stores import append, open_store, settle
+from tests.support.stores import ROOT, append, open_store, settle
 
 CONFIG = StoreConfig(
     commit_log_file_bytes=8192, consume_queue_file_units=10, record_checksum=False, index_slots=20
@@ -32,11 +34,15 @@ def as_plain(plan: ReadResult | ColdRead) -> tuple[object, ...] | None:
     return plan.records, plan.record_bytes, sizes.tolist(), sizes.dtype, str(rest)
 
 
+def no_record(*_: object, **__: object) -> None:
+    """Leave every read to the passes."""
+
+
 def both(store: MessageStore, request: ReadRequest) -> list[tuple[object, ...] | None]:
     """Read by the scalars where they apply, and by the passes alone."""
     found = [as_plain(store.reads.plan_read(request))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_reads, "newest_record", lambda *_, **__: None)
+        patch.setattr(store_reads, "newest_record", no_record)
         found.append(as_plain(store.reads.plan_read(request)))
     return found
 
@@ -65,18 +71,17 @@ def test_newest_message_is_read_in_scalars_as_by_passes(
         store.close()
         store = open_store(files, config=CONFIG)
     number = QueueOffset(len(bodies) - 1)
-    start = store.read("A", 0, number)
-    log, queue = store.reads._log, store.reads._queues.find("A", 0)
-    assert queue is not None
-    assert len(start.record_sizes) == 1
-    place, size, _ = queue.unit(number)
-    view = log.files.at(place).view[place % 8192 :]
+    units = files.nodes[queue_folder(ROOT, "A", 0) / file_name(number // 10 * 200)].data
+    unit_at = number % 10 * UNIT_BYTES
+    place, size, _ = read_unit(units.data, unit_at)
+    log_base = place - place % CONFIG.commit_log_file_bytes
+    view = files.nodes[commit_log_folder(ROOT) / file_name(log_base)].data[place - log_base :]
     if damaged == "size":
         view[3] ^= 1
     elif damaged == "queue offset":
         view[27] ^= 1
     elif damaged == "unit":
-        queue.files.files[-1].view[number % 10 * 20 + 2] ^= 1
+        units[unit_at + 2] ^= 1
     elif damaged == "quarantine":
         store.reads.quarantine.add(place, PhysicalOffset(place + size), "for the test")
     for offset in (number, QueueOffset(max(number - 1, 0))):
