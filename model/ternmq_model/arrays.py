@@ -49,10 +49,17 @@ def layout_bytes(items: "NDArray[Any]", layout: "np.dtype[Any]") -> Bytes:
     return np.ascontiguousarray(items, dtype=layout).view(np.uint8)
 
 
+def windows(data: bytes | bytearray | memoryview | Bytes, length: int) -> NDArray[np.void]:
+    """Return a view with an item for each byte of `data`: the `length` bytes, at least 1, from it.
+
+    Items at indices are copied, and written if `data` is writable, without an object for each.
+    """
+    kind = np.dtype((np.void, length))
+    return np.ndarray((max(len(data) - length + 1, 0),), kind, data, strides=(1,))
+
+
 def cut_equal(data: bytes | memoryview | Bytes, starts: Ints, length: int) -> Bytes:
     """Return copies of the `length` bytes of `data` from each of `starts`, as rows."""
     if not length:
         return np.zeros((len(starts), 0), dtype=np.uint8)
-    kind = np.dtype((np.void, length))
-    windows = np.ndarray((max(len(data) - length + 1, 0),), kind, data, strides=(1,))
-    return windows[starts].view(np.uint8).reshape(len(starts), length)
+    return windows(data, length)[starts].view(np.uint8).reshape(len(starts), length)

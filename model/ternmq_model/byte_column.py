@@ -6,9 +6,8 @@ from itertools import repeat
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ternmq_model.arrays import Bytes, Ints
+from ternmq_model.arrays import Bytes, Ints, windows
 
 VARYING: Final = -1
 """Width of a column whose rows differ in length, and step of rows at irregular distances."""
@@ -129,7 +128,7 @@ class ByteColumn:
             return
         if self.width != VARYING and self.step != VARYING:
             shape, first = (len(self), self.width), int(self.starts[0])
-            put_rows(
+            _put_rows(
                 target, at, np.ndarray(shape, np.uint8, self.data, first, (self.step, 1)), step
             )
         elif self.width != VARYING:
@@ -151,7 +150,7 @@ class ByteColumn:
             _copy(self.data, starts + rest, target, places + rest, width)
 
 
-def put_rows(target: Bytes, at: Ints, rows: Bytes, step: int = VARYING) -> None:
+def _put_rows(target: Bytes, at: Ints, rows: Bytes, step: int = VARYING) -> None:
     """Copy equal rows to their places in `target`.
 
     Args:
@@ -164,7 +163,7 @@ def put_rows(target: Bytes, at: Ints, rows: Bytes, step: int = VARYING) -> None:
     if step != VARYING:
         np.ndarray((count, width), np.uint8, target, int(at[0]), (step, 1))[:] = rows
     elif width:
-        _window(target, width)[at] = np.ascontiguousarray(rows).view(f"V{width}").reshape(count)
+        windows(target, width)[at] = np.ascontiguousarray(rows).view(f"V{width}").reshape(count)
 
 
 def join_rows(columns: Sequence[ByteColumn]) -> ByteColumn:
@@ -185,9 +184,4 @@ def join_rows(columns: Sequence[ByteColumn]) -> ByteColumn:
 
 
 def _copy(source: Bytes, starts: Ints, target: Bytes, at: Ints, width: int) -> None:
-    _window(target, width)[at] = _window(source, width)[starts]
-
-
-def _window(data: Bytes, width: int) -> NDArray[np.void]:
-    """Return an item for every byte of `data`: the `width` bytes from it on."""
-    return np.ndarray((max(len(data) - width + 1, 0),), f"V{width}", data, strides=(1,))
+    windows(target, width)[at] = windows(source, width)[starts]

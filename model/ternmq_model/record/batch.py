@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord, IllegalMessage
 from ternmq_model.names import TOPIC_BYTES_MAX
-from ternmq_model.properties import (
-    PAIR_END_CODE,
-)
+from ternmq_model.properties import PAIR_END_CODE
 from ternmq_model.record.checksum import (
     CHECKSUM_BYTES,
     RESERVED_CHECKSUM,

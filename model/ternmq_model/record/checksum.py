@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.arrays import Bytes, Ints, cut_equal
+from ternmq_model.arrays import Bytes, Ints, windows
 from ternmq_model.crc32 import crc32
 from ternmq_model.properties import CRC32, PAIR_END_CODE, encode_name, encode_pair
 from ternmq_model.record.format import CRC31_MASK, crc31
@@ -46,7 +46,7 @@ def _pieces(
 ) -> Sequence[bytes | memoryview]:
     length = int(ends[0] - starts[0]) if len(starts) else 0
     if 0 < length <= _SHORT_BYTES and (ends - starts == length).all():
-        copies: list[bytes] = cut_equal(data, starts, length).view((np.void, length))[:, 0].tolist()
+        copies: list[bytes] = windows(data, length)[starts].tolist()
         return copies
     view = np.frombuffer(data, dtype=np.uint8).data
     pairs = zip(starts.tolist(), ends.tolist(), strict=True)

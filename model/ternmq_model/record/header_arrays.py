@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.arrays import Bytes, Ints, layout_bytes
+from ternmq_model.arrays import Bytes, Ints, layout_bytes, windows
 from ternmq_model.record.format import (
     HOSTS_SHIFT,
     QUEUE_OFFSET_AT,
@@ -67,7 +67,7 @@ def take_headers(
     data: bytes | bytearray | memoryview | Bytes, starts: Ints, kind: "np.dtype[np.void]"
 ) -> Headers:
     """Return copies of the headers at `starts`. Each must lie inside `data`."""
-    return _window(data, kind)[starts].view(kind)
+    return windows(data, kind.itemsize)[starts].view(kind)
 
 
 def put_headers(target: bytearray | memoryview | Bytes, starts: Ints, headers: Headers) -> None:
@@ -75,16 +75,7 @@ def put_headers(target: bytearray | memoryview | Bytes, starts: Ints, headers: H
     born_host, store_host = headers.dtype["born_host"], headers.dtype["store_host"]
     kind = header_type(host_flags(born_host.itemsize, store_host.itemsize))
     items = layout_bytes(headers, kind).view(np.dtype((np.void, kind.itemsize)))
-    _window(target, kind)[starts] = items
-
-
-def _window(
-    data: bytes | bytearray | memoryview | Bytes, kind: "np.dtype[np.void]"
-) -> NDArray[np.void]:
-    size = kind.itemsize
-    return np.ndarray(
-        (max(len(data) - size + 1, 0),), np.dtype((np.void, size)), data, strides=(1,)
-    )
+    windows(target, kind.itemsize)[starts] = items
 
 
 def pieces_of(structures: Headers) -> list[bytes]:
