@@ -176,15 +176,7 @@ def _stage(
                 messages, staged_for=staged_for, immunity_s=immunity_s, timeout_s=timeout_s
             )
         return stager.stage_columns(
-            columns.topic,
-            columns.bodies,
-            tags=columns.tags,
-            keys=columns.keys,
-            properties=columns.properties,
-            sharding_keys=columns.sharding_keys,
-            staged_for=staged_for,
-            immunity_s=immunity_s,
-            timeout_s=timeout_s,
+            **columns._asdict(), staged_for=staged_for, immunity_s=immunity_s, timeout_s=timeout_s
         )
     except TernError as error:
         illegal = reader.name_illegal(messages or read_messages(), first_row=first_row)
