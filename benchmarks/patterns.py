@@ -99,10 +99,20 @@ async def _measure_alone(send: Send, count: int) -> None:
     tell("alone.p99", p99)
 
 
-async def alone(send: Send, count: int) -> tuple[float, float]:
-    """Return p50 and p99 of sends one after the other, in microseconds."""
+async def alone(send: Send, count: int, *, pace_s: float = 0.0) -> tuple[float, float]:
+    """Return p50 and p99 of sends one after the other, in microseconds.
+
+    Args:
+        send: Function that sends one message.
+        count: Number of messages.
+        pace_s: Time between the begins of two sends, s. 0 = each follows the answer before.
+    """
     taken_us: list[float] = []
+    due_s = time.perf_counter()
     for _ in range(count):
+        if pace_s:
+            due_s += pace_s
+            await asyncio.sleep(max(0, due_s - time.perf_counter()))
         begun_s = time.perf_counter()
         await send()
         taken_us.append((time.perf_counter() - begun_s) * 1e6)
