@@ -1,4 +1,4 @@
-"""What is read from the first record of a form holds for every record of the form."""
+"""Every record of a form has the tag, names and places of values of the first one."""
 
 from dataclasses import replace
 
