@@ -1,5 +1,6 @@
 """Tests of the choice of gRPC's I/O engine."""
 
+import os
 import subprocess
 import sys
 
@@ -8,22 +9,42 @@ import pytest
 
 from ternmq_remoting.grpc_engine import POLLING, VARIABLE, choose_engine, installed_version
 
-THREADS = """
-import asyncio, os
-from ternmq_model.address import Address
-from ternmq_model.errors import Unreachable
-from ternmq_remoting.grpc_network import GrpcNetwork
+CALLS = 500
+COUNT_SWITCHES = """
+import contextlib, os, re, sys
+import ternmq_remoting
+import asyncio, grpc
+
+async def echo(request, context):
+    return request
 
 async def main():
-    try:
-        await GrpcNetwork().connect([Address("127.0.0.1", 1)], timeout_s=0.2)
-    except Unreachable:
-        pass
+    server = grpc.aio.server()
+    methods = {"Echo": grpc.unary_unary_rpc_method_handler(echo)}
+    handler = grpc.method_handlers_generic_handler("test.Echo", methods)
+    server.add_generic_rpc_handlers([handler])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = channel.unary_unary("/test.Echo/Echo")
+        before = switches()
+        for _ in range(int(sys.argv[1])):
+            await call(b"")
+        print(switches() - before)
+    await server.stop(None)
+
+def switches():
+    found = 0
     for thread in os.listdir("/proc/self/task"):
-        print(open(f"/proc/self/task/{thread}/comm").read().strip())
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            status = open(f"/proc/self/task/{thread}/status").read()
+            if status.startswith("Name:\\tevent_engine"):
+                found += int(re.search("voluntary_ctxt_switches:\\\\s+([0-9]+)", status)[1])
+    return found
 
 asyncio.run(main())
 """
+"""Program that prints how often threads of the other engine ran for calls to itself."""
 
 
 def test_installed_version_is_that_of_the_loaded_library() -> None:
@@ -52,8 +73,13 @@ def test_choose_engine_leaves_the_users_value() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_polling_client_starts_no_thread_of_the_other_engine() -> None:
-    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True)
+def test_calls_run_in_no_thread_of_the_other_engine() -> None:
+    program = [sys.executable, "-c", COUNT_SWITCHES, str(CALLS)]
+    bare = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    done = subprocess.run(program, capture_output=True, text=True, env=bare)
     assert done.returncode == 0, done.stderr
-    assert "event_engine" not in done.stdout.split()
+    assert int(done.stdout) < CALLS // 5
     assert "Unknown experiment" not in done.stderr
+    other = bare | {VARIABLE: POLLING.replace("-", "")}
+    done = subprocess.run(program, capture_output=True, text=True, env=other)
+    assert int(done.stdout) > CALLS
