@@ -116,7 +116,7 @@ class EncodedColumns:
         chosen = np.full(len(self), NO_QUEUE)
         if self.sharding is not None:
             codes, keys = self.sharding
-            present = np.unique(codes).tolist()
+            present: list[int] = np.unique(codes).tolist()
             indices = np.full(len(keys), NO_QUEUE)
             indices[present] = [
                 publish_info.index_of_key(key) if (key := keys[code]) else NO_QUEUE
@@ -255,9 +255,9 @@ def _bodies(topic: str, bodies: Any) -> tuple[ByteColumn, dict[int, IllegalMessa
         )
         for row in () if is_null is None else np.flatnonzero(is_null).tolist():
             errors[row] = IllegalMessage(f"message for {topic!r}: body is null, must be bytes")
-    elif isinstance(bodies, tuple) and len(bodies) == 2 and not is_kind(bodies[1], bytes):
+    elif is_kind(bodies, tuple) and len(bodies) == 2 and not is_kind(bodies[1], bytes):
         column = _between(*bodies)
-    elif isinstance(bodies, list | tuple):
+    elif is_kind(bodies, list, tuple):
         values: list[Any] = list(bodies)
         if set(map(type, values)) - {bytes}:
             for row, body in enumerate(values):
@@ -307,7 +307,7 @@ def _queue_ids(given: Any, count: int) -> Ints | None:
         return None
     if is_whole(given):
         ids = np.full(count, int(given))
-    elif isinstance(given, list | tuple):
+    elif is_kind(given, list, tuple):
         ids = _numbers("queue_ids", [NO_QUEUE if each is None else each for each in given])
     else:
         ids = _numbers("queue_ids", given)
