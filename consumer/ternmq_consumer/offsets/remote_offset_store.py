@@ -32,6 +32,9 @@ class _OffsetProgress:
     """Number of seeks of the offset."""
 
     seeks_committed: int = 0
+    resends: int = 0
+    """Number of changes of the broker's member since which the offset is to be sent again."""
+
     refusal: str = ""
     """Reason of the last logged refusal. Repeated refusals are logged once."""
 
@@ -55,7 +58,13 @@ class _OffsetCommit:
 
     offset: QueueOffset
     seeks: int
+    resends: int
     token: int
+
+    def store(self, committed: QueueOffset | None) -> None:
+        """Store the broker's offset, unless another member than the present one answers."""
+        if self.resends == self.progress.resends:
+            self.progress.committed = committed
 
 
 class RemoteOffsetStore:
@@ -227,11 +236,13 @@ class RemoteOffsetStore:
     def resend_offsets(self, broker_name: str) -> None:
         """Send all offsets to the broker with the next commit.
 
-        The broker may have lost the last offsets by a power loss or a change of the master.
+        The broker may have lost the last offsets by a power loss or a change of the master. The
+        answers to commits on their way do not count.
         """
         for queue, progress in self._progress.items():
             if queue.broker_name == broker_name:
                 progress.committed = None
+                progress.resends += 1
 
     def forget(self, queues: Iterable[MessageQueue]) -> None:
         """Remove these queues, committed or not."""
@@ -275,7 +286,11 @@ class RemoteOffsetStore:
             for is_forced in (True, False):
                 wanted = {
                     queue: _OffsetCommit(
-                        progress, progress.offset, progress.seeks, self._token_of(queue)
+                        progress,
+                        progress.offset,
+                        progress.seeks,
+                        progress.resends,
+                        self._token_of(queue),
                     )
                     for queue in queues
                     if (progress := self._progress.get(queue)) is not None
@@ -324,15 +339,15 @@ class RemoteOffsetStore:
                 self._note_refusal(queue, commit, refusals[queue])
                 continue
             progress = commit.progress
-            progress.committed = commit.offset
+            commit.store(commit.offset)
             progress.refusal = ""
             if is_forced:
                 progress.seeks_committed = commit.seeks
                 if queue in kept:
                     progress.version = max(progress.version, kept[queue].version)
-                    progress.committed = QueueOffset(kept[queue].offset)
+                    commit.store(kept_offset := QueueOffset(kept[queue].offset))
                     if progress.offset == commit.offset:  # else it is elsewhere again
-                        progress.offset = progress.committed
+                        progress.offset = kept_offset
         return not refusals
 
     def _note_refusal(
@@ -349,7 +364,7 @@ class RemoteOffsetStore:
                 self.reset(queue, offset, refused.version)
                 self._on_reset(queue, offset)
             return
-        progress.committed = QueueOffset(refused.offset) if refused.offset >= 0 else None
+        commit.store(QueueOffset(refused.offset) if refused.offset >= 0 else None)
         if status.code == ResponseCode.PULL_OFFSET_MOVED:
             # Another member is ahead. The broker accepts offsets above that one.
             reason = f"another consumer has committed {refused.offset}"

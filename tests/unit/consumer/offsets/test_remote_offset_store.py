@@ -294,6 +294,18 @@ def test_seek_during_another_commit_is_committed_after_it() -> None:
     assert world.versions[QUEUE] == 2
 
 
+def test_answer_of_the_former_member_does_not_stop_the_commit_to_the_present_one() -> None:
+    world = World()
+    store = store_in(world)
+    store.begin(QUEUE, offset(50), offset(50))
+    store.update(QUEUE, offset(60))
+    world.before_answer.append(lambda: store.resend_offsets(QUEUE.broker_name))
+    assert asyncio.run(store.commit())
+    world.kept.clear()  # the member that answered is another one than now
+    assert asyncio.run(store.commit())
+    assert world.kept == {QUEUE: 60}
+
+
 def test_sought_offsets_are_committed_apart_from_consumed_ones() -> None:
     world = World()
     store = store_in(world)
