@@ -168,7 +168,7 @@ class FetchedQueue:
             )
             self._check_offsets(rows.first_offset, rows.last_offset, batch)
         except CorruptRecord:
-            self._read_again()
+            self._read_again(self.position)
             raise
         if rows.inspected * INT32_BYTES < len(batch.record_sizes):
             self._drop_first(rows.inspected)
@@ -196,11 +196,12 @@ class FetchedQueue:
         """Continue at `offset`. See `PullReceiver`."""
         if self._batches and offset >= self._batches[-1].next_offset:
             self._batches[-1] = self._batches[-1]._replace(next_offset=offset)
-        elif not self._batches:
+        elif self._batches and self.position is not None:
+            # The queue ends before some of the waiting records: these no longer exist.
+            self._read_again(min(offset, self.position))
+        else:
             self.position = offset
-        elif self._subscriber is not None:
-            # The queue ends before the records that are waiting: they no longer exist.
-            self.start(self._subscriber, offset)
+            self.settled = offset if self.settled is None else min(offset, self.settled)
 
     def on_refused(self, error: RefusedError) -> None:
         """Report the refusal to the consumer. See `PullReceiver`."""
@@ -219,7 +220,7 @@ class FetchedQueue:
             found = decode_records(batch.records, sizes, self.queue, check_crc=self._check_crc)
             self._check_offsets(found[0].queue_offset, found[-1].queue_offset, batch)
         except CorruptRecord:
-            self._read_again()
+            self._read_again(self.position)
             raise
         return found
 
@@ -231,10 +232,13 @@ class FetchedQueue:
                 f"{batch.next_offset}",
             )
 
-    def _read_again(self) -> None:
-        """Drop what is waiting, and read again from the position on."""
-        if self._subscriber is not None and self.position is not None:
-            self.start(self._subscriber, self.position)
+    def _read_again(self, offset: QueueOffset) -> None:
+        """Drop what is waiting, and read again from `offset` on. Nothing is settled by it."""
+        settled = self.settled
+        if self._subscriber is not None:
+            self.start(self._subscriber, offset)
+        if settled is not None:
+            self.settled = min(offset, settled)
 
     def _drop_first(self, count: int) -> None:
         """Remove the first `count` records of the first batch, which have been taken."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.pull.fetched_queue import FetchedQueue
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
-from ternmq_model.errors import CorruptRecord, RefusedError, UsageError
+from ternmq_model.errors import RefusedError, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import Subscription
@@ -118,6 +118,8 @@ class PullQueues:
     def take(self, count_max: int) -> list[StoredMessage]:
         """Return waiting messages, at most `count_max`, queue by queue in turn.
 
+        After an error behind messages the call returns those; a later call raises it.
+
         Raises:
             CorruptRecord: The next batch of a queue is corrupt. It is read again.
         """
@@ -125,10 +127,10 @@ class PullQueues:
         while len(found) < count_max and (fetched := self._next_ready()) is not None:
             try:
                 part = fetched.take(count_max - len(found))
-            except CorruptRecord:
+            except Exception:
+                self._note_failed(fetched, is_next=bool(found))
                 if found:
-                    # The batch is read again, and raises again if it stays corrupt.
-                    return found
+                    break
                 raise
             self._note_taken(fetched)
             found = found + part if found else part
@@ -137,26 +139,34 @@ class PullQueues:
     def take_columns(self, columns: Sequence[str]) -> "pa.RecordBatch | None":
         """Return waiting messages as rows with `columns`, queue by queue in turn; None = none.
 
+        After an error behind messages the call returns those; a later call raises it.
+
         Raises:
             CorruptRecord: The next batch of a queue is corrupt. It is read again.
             MissingPackage: A compressed body needs a package. The batch stays.
         """
-        from ternmq_model.columns.batches import join_batches
+        from ternmq_model.columns.batches import BATCH_BYTES_MAX, join_batches
 
         found: list[pa.RecordBatch] = []
-        record_bytes = 0
-        while record_bytes < _JOINED_BYTES and (fetched := self._next_ready()) is not None:
+        record_bytes = row_bytes = 0
+        # Few bytes of records may have long bodies: a join has at most 2 GiB of them.
+        while (
+            record_bytes < _JOINED_BYTES
+            and row_bytes < BATCH_BYTES_MAX
+            and (fetched := self._next_ready()) is not None
+        ):
             try:
                 part, part_bytes = fetched.take_columns(columns)
-            except CorruptRecord:
+            except Exception:
+                self._note_failed(fetched, is_next=bool(found))
                 if found:
                     break
                 raise
-            finally:
-                self._note_taken(fetched)
+            self._note_taken(fetched)
             if part.num_rows:
                 found.append(part)
                 record_bytes += part_bytes
+                row_bytes += part.nbytes
         return join_batches(found) if found else None
 
     def _next_ready(self) -> FetchedQueue | None:
@@ -173,14 +183,22 @@ class PullQueues:
         if fetched.has_something:
             self._offer(fetched)
 
+    def _note_failed(self, fetched: FetchedQueue, *, is_next: bool) -> None:
+        """List a queue whose records could not be taken, unless they are read again."""
+        if fetched.has_something:
+            self._offer(fetched, is_next=is_next)
+
     def settle(self) -> None:
         """Mark all taken messages as handled."""
         for fetched in self._taken:
             fetched.settled = fetched.position
         self._taken.clear()
 
-    def _offer(self, fetched: FetchedQueue) -> None:
+    def _offer(self, fetched: FetchedQueue, *, is_next: bool = False) -> None:
         if not fetched.is_listed and fetched.queue not in self._paused:
             fetched.is_listed = True
-            self._ready.append(fetched)
+            if is_next:
+                self._ready.appendleft(fetched)
+            else:
+                self._ready.append(fetched)
             self.arrived.set()

@@ -1,6 +1,8 @@
 """What a pull consumer reads, and what is there to be polled."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -10,10 +12,13 @@ from ternmq_consumer.pull.pull_queues import PullQueues
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pull_link import PullLink
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, PullReceiver
-from ternmq_model.errors import UsageError
+from ternmq_model.compression import compress
+from ternmq_model.errors import CorruptRecord, MissingPackage, UsageError
+from ternmq_model.message_batch import decode_records
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record.format import encode_record
+from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import Subscription, parse_subscription
 from ternmq_protos.v1 import messages_pb2 as messages
 from tests.support.records import BORN_HOST, STORE_HOST, sizes_of
@@ -49,13 +54,21 @@ def queues_of(*names: MessageQueue) -> PullQueues:
     return queues
 
 
-def arrive(fetched: FetchedQueue, offsets: Sequence[int]) -> None:
+def arrive(
+    fetched: FetchedQueue,
+    offsets: Sequence[int],
+    body: bytes = b"body",
+    flag: int = 0,
+    *,
+    is_corrupt: bool = False,
+) -> None:
     """Let records of these offsets come."""
     records = [
         encode_record(
             topic=b"t",
             queue_id=fetched.queue.queue_id,
-            body=b"body",
+            body=body,
+            sys_flag=flag,
             properties=b"",
             born_at_ms=1,
             born_host=BORN_HOST,
@@ -68,7 +81,7 @@ def arrive(fetched: FetchedQueue, offsets: Sequence[int]) -> None:
     ]
     fetched.on_records(
         messages.PulledRecords(
-            records=b"".join(records),
+            records=b"".join(records).replace(body, b"torn" if is_corrupt else body),
             record_sizes=sizes_of(records).tobytes(),
             next_offset=offsets[-1] + 1,
         )
@@ -78,6 +91,18 @@ def arrive(fetched: FetchedQueue, offsets: Sequence[int]) -> None:
 def taken(queues: PullQueues, count: int) -> list[tuple[int, int]]:
     """Return queue id and offset of what is taken."""
     return [(each.queue.queue_id, each.queue_offset) for each in queues.take(count)]
+
+
+def taken_columns(queues: PullQueues, _: int = 0) -> list[tuple[int, int]]:
+    """Return queue id and offset of the rows that are taken."""
+    pytest.importorskip("pyarrow")
+    batch = queues.take_columns(("queueId", "queueOffset", "body"))
+    rows = [] if batch is None else batch.to_pylist()
+    return [(row["queueId"], row["queueOffset"]) for row in rows]
+
+
+TAKES = pytest.mark.parametrize("take", [taken, taken_columns])
+Take = Callable[[PullQueues, int], list[tuple[int, int]]]
 
 
 def test_queues_take_turns_and_each_keeps_its_order() -> None:
@@ -101,6 +126,75 @@ def test_polled_messages_are_settled_only_on_demand() -> None:
     assert (fetched.position, fetched.settled) == (3, 2)
     fetched.start(Reads(), QueueOffset(7))
     assert fetched.settled == 7, "a seek tells where everything before is dealt with"
+
+
+@TAKES
+def test_corrupt_batch_settles_no_message_taken_before_it(take: Take) -> None:
+    queues = queues_of(FIRST)
+    fetched = queues.get(FIRST)
+    arrive(fetched, [0, 1])
+    arrive(fetched, [2], is_corrupt=True)
+    assert take(queues, 9) == [(0, 0), (0, 1)]
+    assert (fetched.position, fetched.settled) == (2, 0)
+    arrive(fetched, [2], is_corrupt=True)
+    with pytest.raises(CorruptRecord):
+        take(queues, 9)
+    assert (fetched.position, fetched.settled) == (2, 0)
+    queues.settle()
+    assert (fetched.position, fetched.settled) == (2, 2)
+
+
+def test_queue_that_ends_earlier_is_read_from_the_first_message_not_taken() -> None:
+    queues = queues_of(FIRST)
+    fetched = queues.get(FIRST)
+    for offsets in ([0, 1, 2, 3], [4, 5]):
+        arrive(fetched, offsets)
+    assert taken(queues, 2) == [(0, 0), (0, 1)]
+    fetched.on_moved(QueueOffset(5))
+    assert (fetched.position, fetched.settled) == (2, 0)
+    assert taken(queues, 9) == []
+    arrive(fetched, [2, 3])
+    fetched.on_moved(QueueOffset(1))
+    assert (fetched.position, fetched.settled) == (1, 0)
+    queues.settle()
+    fetched.on_moved(QueueOffset(0))
+    assert (fetched.position, fetched.settled) == (0, 0)
+
+
+@TAKES
+def test_error_behind_taken_messages_is_raised_by_the_next_take(
+    take: Take, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues = queues_of(FIRST, SECOND)
+    arrive(queues.get(FIRST), [0, 1])
+    arrive(queues.get(FIRST), [2])
+    arrive(queues.get(SECOND), [7], *compress(b"text" * 100, "lz4", 0))
+    with monkeypatch.context() as without:
+        if take is taken:
+
+            def fail(*given: Any, **more: Any) -> list[StoredMessage]:
+                if given[2] == SECOND:
+                    raise MissingPackage("lz4")
+                return decode_records(*given, **more)
+
+            without.setattr("ternmq_consumer.pull.fetched_queue.decode_records", fail)
+        else:
+            without.setitem(sys.modules, "lz4.frame", None)
+        assert take(queues, 9) == [(0, 0), (0, 1)]
+        with pytest.raises(MissingPackage):
+            take(queues, 9)
+        assert take(queues, 9) == [(0, 2)], "the failing queue waits for its turn"
+        with pytest.raises(MissingPackage):
+            take(queues, 9)
+    assert queues.get(SECOND).position == 0
+    assert take(queues, 9) == [(1, 7)]
+
+
+def test_joined_batch_is_short_although_few_bytes_have_long_bodies() -> None:
+    queues = queues_of(FIRST)
+    arrive(queues.get(FIRST), range(4), *compress(bytes(4 << 20), "zlib", 9))
+    assert taken_columns(queues) == [(0, 0), (0, 1)]
+    assert taken_columns(queues) == [(0, 2), (0, 3)]
 
 
 def test_paused_queue_is_left_out_until_resumed() -> None:
