@@ -11,6 +11,9 @@ Ints = NDArray[np.int64]
 INT32_BYTES: Final = 4
 """Length of a number in an int32 array on the wire, bytes."""
 
+_BITS_MAX: Final = 48
+"""Most codes of one bit each whose sum over the values of a row is exact."""
+
 _INT32: Final = np.dtype("<i4")
 _INT64: Final = np.dtype("<i8")
 
@@ -63,3 +66,24 @@ def cut_equal(data: bytes | memoryview | Bytes, starts: Ints, length: int) -> By
     if not length:
         return np.zeros((len(starts), 0), dtype=np.uint8)
     return windows(data, length)[starts].view(np.uint8).reshape(len(starts), length)
+
+
+def rows_with_repeats(rows: Ints, codes: Ints, count: int) -> list[int]:
+    """Return the rows in which a code occurs more than once, ascending.
+
+    Args:
+        rows: Row of each code, ascending.
+        codes: Codes from 0 on.
+        count: Number of different codes.
+    """
+    if not len(codes):
+        return []
+    if count <= _BITS_MAX:
+        firsts = np.flatnonzero(np.diff(rows, prepend=-1))
+        bits = np.int64(1) << codes
+        repeats = np.add.reduceat(bits, firsts) != np.bitwise_or.reduceat(bits, firsts)
+        found: list[int] = rows[firsts[repeats]].tolist()
+        return found
+    keys = np.sort(rows * count + codes)
+    repeated: list[int] = np.unique(keys[1:][keys[1:] == keys[:-1]] // count).tolist()
+    return repeated

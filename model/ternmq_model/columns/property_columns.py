@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model import properties as names
-from ternmq_model.arrays import Bytes, Ints
+from ternmq_model.arrays import Bytes, Ints, rows_with_repeats
 from ternmq_model.columns.arrow import arrow, compute
 from ternmq_model.columns.slices import find_broken_text, gather, parts_of, with_nulls
 from ternmq_model.properties import (
@@ -21,9 +21,6 @@ from ternmq_model.properties import (
     decode_properties,
     encode_properties,
 )
-
-_CODES_MAX: Final = 48
-"""Most bits of a code whose sum over all pairs of a record is exact."""
 
 LIST_TYPE: Final = arrow.list_(arrow.field("element", arrow.string()))
 MAP_TYPE: Final = arrow.map_(arrow.string(), arrow.string())
@@ -40,7 +37,8 @@ class PropertyColumns:
 
     def __init__(self, data: bytes | memoryview, begins: Ints, ends: Ints) -> None:
         self._take(gather(data, begins, ends))
-        odd = set(find_broken_text(self._data, self._bounds)) | self._with_doubles()
+        odd = set(find_broken_text(self._data, self._bounds))
+        odd |= set(rows_with_repeats(self._row_of, self._codes, len(self._names)))
         if odd:
             whole, bounds = self._data.tobytes(), self._bounds.tolist()
             pieces = [whole[begin:end] for begin, end in pairwise(bounds)]
@@ -83,18 +81,6 @@ class PropertyColumns:
                 each[good] for each in (starts, separators, stops, rows)
             )
         self._begins, self._separators, self._ends, self._row_of = starts, separators, stops, rows
-
-    def _with_doubles(self) -> set[int]:
-        """Return the rows with a repeated name."""
-        if not len(self._codes):
-            return set()
-        if len(self._names) <= _CODES_MAX:
-            firsts = np.flatnonzero(np.diff(self._row_of, prepend=-1))
-            bits = np.int64(1) << self._codes
-            double = np.add.reduceat(bits, firsts) != np.bitwise_or.reduceat(bits, firsts)
-            return set(self._row_of[firsts[double]].tolist())
-        keys = np.sort(self._row_of * len(self._names) + self._codes)
-        return set((keys[1:][keys[1:] == keys[:-1]] // len(self._names)).tolist())
 
     def values(self, name: str) -> Any:
         """Return the property `name` of each row; null = none."""

@@ -5,7 +5,7 @@ first such array.
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -102,15 +102,23 @@ def distinct_texts(name: str, array: Any) -> tuple[Ints, list[str | None]]:
     return _whole(encoded.indices), encoded.dictionary.to_pylist()
 
 
-def lists(array: Any) -> tuple[Ints, Ints]:
-    """Return the begins and ends of the lists or maps of an array among its values.
+def flattened(array: Any) -> tuple[Sequence[Any], Ints]:
+    """Return the values of all lists, or the names and values of all maps, without a null's.
 
-    A null has no values.
+    Then the index of the first value of each list or map, and behind them the number of values.
     """
     offsets = _offsets(array, array.buffers()[1], len(array))
-    begins, ends = offsets[:-1], offsets[1:]
-    nulls = _nulls(array)
-    return begins, ends if nulls is None else np.where(nulls, begins, ends)
+    counts, nulls = np.diff(offsets), _nulls(array)
+    if nulls is not None:
+        counts[nulls] = 0
+    bounds = np.zeros(len(array) + 1, dtype=np.int64)
+    np.cumsum(counts, out=bounds[1:])
+    first, count = int(offsets[0]), int(bounds[-1])
+    children = (array.keys, array.items) if is_map(array) else (array.values,)
+    if count == int(offsets[-1]) - first:
+        return [child.slice(first, count) for child in children], bounds
+    indices = _arrow().array(np.arange(count) + np.repeat(offsets[:-1] - bounds[:-1], counts))
+    return [child.take(indices) for child in children], bounds
 
 
 def is_list(array: Any) -> bool:

@@ -5,13 +5,13 @@ each row that a fast look at all bytes finds suspect.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.arguments import is_kind
-from ternmq_model.arrays import Bytes, Ints
+from ternmq_model.arrays import Bytes, Ints, rows_with_repeats
 from ternmq_model.byte_column import ByteColumn, join_rows
 from ternmq_model.errors import IllegalMessage, UsageError
 from ternmq_model.message import Message
@@ -32,8 +32,6 @@ Errors = dict[int, IllegalMessage]
 _KEYS_NAME: Final = encode_name(KEYS)
 _SEPARATOR: Final = KEY_SEPARATOR.encode()
 _NAME_END: Final = NAME_END.encode()
-_CODES: Final = np.array([NAME_END_CODE, PAIR_END_CODE, ord(KEY_SEPARATOR)], dtype=np.uint8)
-"""Bytes that keys may not have; names and values may have the last one."""
 
 
 class PropertyColumn(Protocol):
@@ -168,7 +166,7 @@ class KeyListColumn:
         starts = stops[begins]
         sizes = np.where(has_keys, stops[ends] - starts - len(_SEPARATOR), 0)
         rows = ByteColumn(entries.data, starts, sizes)
-        suspect = np.isin(entries.data, _CODES)
+        suspect = _separators(entries.data) | (entries.data == ord(KEY_SEPARATOR))
         suspect[stops[1:] - len(_SEPARATOR)] = False
         bad = _rows_of(suspect, entries.starts) | set(np.flatnonzero(keys.sizes == 0).tolist())
         if self._missing is not None:
@@ -179,50 +177,51 @@ class KeyListColumn:
             texts: list[str | None] = []
             for each in range(int(begins[at]), int(ends[at])):
                 is_null = self._missing is not None and bool(self._missing[first + each])
-                texts.append(None if is_null else keys.row(each).decode("utf-8", "replace"))
+                texts.append(None if is_null else _text(keys.row(each)))
             _, error = _encode(self._topic, keys=texts)
             if error is not None:
                 errors[at + begin] = error
         return column, errors
 
 
+class MapEntries(NamedTuple):
+    """Names and values of the properties of many rows."""
+
+    names: ByteColumn
+    values: ByteColumn
+    codes: Ints
+    """Index of each name among the distinct ones."""
+
+    is_bad: NDArray[np.bool_]
+    """Mask of entries whose name is illegal, or whose value is null or empty."""
+
+
 class MapColumn:
-    """Column of properties as names and values in buffers, one or several for each row.
+    """Column of properties as names and values in buffers, none or several for each row.
 
     Args:
         topic: Topic of the messages.
-        names: Names of all rows.
-        values: Values of all rows.
-        is_bad: Mask of entries whose name is illegal, or that are null.
-        begins: Index of the first entry of each row.
-        ends: Index behind the last entry of each row.
+        entries: Names and values of all rows.
+        distinct: Number of distinct names.
+        bounds: Index of the first entry of each row, and the number of entries.
     """
 
-    def __init__(
-        self,
-        topic: str,
-        names: ByteColumn,
-        values: ByteColumn,
-        is_bad: NDArray[np.bool_],
-        begins: Ints,
-        ends: Ints,
-    ) -> None:
+    def __init__(self, topic: str, entries: MapEntries, distinct: int, bounds: Ints) -> None:
         self._topic = topic
-        self._names = names
-        self._values = values
-        self._is_bad = is_bad | (values.sizes == 0)
-        self._begins = begins
-        self._ends = ends
+        self._entries = entries
+        self._distinct = distinct
+        self._bounds = bounds
 
     def encoded(self, begin: int, end: int) -> tuple[ByteColumn, Errors]:
         """Return the properties of the rows from `begin` to `end`, and the illegal rows."""
-        begins, ends = self._begins[begin:end], self._ends[begin:end]
-        if begin == end or int(ends[-1]) == int(begins[0]):
+        bounds = self._bounds[begin : end + 1]
+        first, count = int(bounds[0]), int(bounds[-1] - bounds[0])
+        if not count:
             return ByteColumn.repeated(b"", end - begin), {}
-        first, last = int(begins[0]), int(ends[-1])
-        names, values = self._names.take(slice(first, last)), self._values.take(slice(first, last))
-        count = last - first
-        entries = join_rows(
+        bounds = bounds - first
+        entries = slice(first, first + count)
+        names, values = self._entries.names.take(entries), self._entries.values.take(entries)
+        joined = join_rows(
             [
                 names,
                 ByteColumn.repeated(_NAME_END, count),
@@ -230,27 +229,32 @@ class MapColumn:
                 ByteColumn.repeated(PAIR_END_BYTE, count),
             ]
         )
-        begins, ends = begins - first, ends - first
-        stops = np.append(entries.starts, len(entries.data))
-        starts = stops[begins]
-        column = ByteColumn(entries.data, starts, stops[ends] - starts)
-        suspect = np.isin(entries.data, _CODES[:2])
+        stops = np.append(joined.starts, len(joined.data))
+        starts = stops[bounds]
+        column = ByteColumn(joined.data, starts[:-1], np.diff(starts))
+        suspect = _separators(joined.data)
         suspect[stops[1:] - 1] = False
         suspect[stops[:-1] + names.sizes] = False
-        bad = _rows_of(suspect, entries.starts)
-        bad |= set(np.flatnonzero(self._is_bad[first:last]).tolist())
+        bad = _rows_of(suspect, joined.starts)
+        bad |= set(np.flatnonzero(self._entries.is_bad[entries]).tolist())
+        rows = np.repeat(np.arange(end - begin), np.diff(bounds))
+        found = set(rows_with_repeats(rows, self._entries.codes[entries], self._distinct))
         errors: Errors = {}
-        for at in _lists_of(bad, begins, ends):
-            pairs = {
-                names.row(each).decode("utf-8", "replace"): values.row(each).decode(
-                    "utf-8", "replace"
-                )
-                for each in range(int(begins[at]), int(ends[at]))
-            }
-            _, error = _encode(self._topic, properties=pairs)
+        for at in sorted(found.union(_lists_of(bad, bounds[:-1], bounds[1:]))):
+            pairs = slice(int(bounds[at]), int(bounds[at + 1]))
+            error = self._error_of(names.take(pairs).copies(), values.take(pairs).copies())
             if error is not None:
                 errors[at + begin] = error
         return column, errors
+
+    def _error_of(self, names: Sequence[bytes], values: Sequence[bytes]) -> IllegalMessage | None:
+        """Return the error against the properties of one row."""
+        pairs: dict[str, str] = {}
+        for name, value in zip(map(_text, names), map(_text, values), strict=True):
+            if name in pairs:
+                return IllegalMessage(f"property {name!r} occurs twice: a message has a name once")
+            pairs[name] = value
+        return _encode(self._topic, properties=pairs)[1]
 
 
 def key_column(topic: str, given: Any, count: int) -> PropertyColumn | None:
@@ -274,9 +278,9 @@ def key_column(topic: str, given: Any, count: int) -> PropertyColumn | None:
     array = arrow_values.as_array("keys", given)
     check_length("keys", len(array), count)
     if arrow_values.is_list(array):
-        begins, ends = arrow_values.lists(array)
-        column, missing = arrow_values.texts("keys", array.values)
-        return KeyListColumn(topic, column, missing, begins, ends)
+        (values,), bounds = arrow_values.flattened(array)
+        column, missing = arrow_values.texts("keys", values)
+        return KeyListColumn(topic, column, missing, bounds[:-1], bounds[1:])
     column, missing = arrow_values.texts("keys", array)
     rows = np.arange(count + 1)
     ends = rows[1:] if missing is None else rows[1:] - missing
@@ -302,15 +306,19 @@ def mapping_column(topic: str, given: Any, count: int) -> PropertyColumn | None:
     check_length("properties", len(array), count)
     if not arrow_values.is_map(array):
         raise UsageError(f"properties is an Arrow array of {array.type}, must be one of maps")
-    begins, ends = arrow_values.lists(array)
-    names, _ = arrow_values.texts("properties", array.keys)
-    items, missing = arrow_values.texts("properties", array.items)
-    codes, distinct = arrow_values.distinct_texts("properties", array.keys)
+    (keys, items), bounds = arrow_values.flattened(array)
+    names, _ = arrow_values.texts("properties", keys)
+    texts, missing = arrow_values.texts("properties", items)
+    codes, distinct = arrow_values.distinct_texts("properties", keys)
     illegal = [_encode(topic, properties={name: "x"})[1] is not None for name in distinct]
-    is_bad = np.array([*illegal, False])[codes]
+    is_bad = np.array([*illegal, False])[codes] | (texts.sizes == 0)
     if missing is not None:
         is_bad |= missing
-    return MapColumn(topic, names, items, is_bad, begins, ends)
+    return MapColumn(topic, MapEntries(names, texts, codes, is_bad), len(distinct), bounds)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
 
 
 def _encode(topic: str, **fields: Any) -> tuple[bytes, IllegalMessage | None]:
@@ -364,6 +372,12 @@ def _where(mask: NDArray[np.bool_], value: bytes) -> ByteColumn:
         return ByteColumn.repeated(value, len(mask))
     data: Bytes = np.frombuffer(value, dtype=np.uint8)
     return ByteColumn(data, np.zeros(len(mask), dtype=np.int64), mask * len(value))
+
+
+def _separators(data: Bytes) -> NDArray[np.bool_]:
+    """Return the mask of the bytes that no name, value or key may have."""
+    mask: NDArray[np.bool_] = (data == NAME_END_CODE) | (data == PAIR_END_CODE)
+    return mask
 
 
 def _rows_of(mask: NDArray[np.bool_], starts: Ints) -> set[int]:
