@@ -117,7 +117,11 @@ class PullHoldService:
         return False
 
     def _ready(
-        self, topic: str, queue_id: int, max_offset: int, tag_codes: Ints | None = None
+        self,
+        topic: str,
+        queue_id: int,
+        max_offset: int,
+        tag_codes: Ints | tuple[int] | None = None,
     ) -> list[HeldPull]:
         """Return the pulls of a queue that wake.
 
@@ -134,7 +138,7 @@ class PullHoldService:
                 continue
             if tag_codes is not None and pull.tag_codes is not None:
                 if codes is None:
-                    codes = set(tag_codes.astype(np.int32).tolist())
+                    codes = set(np.asarray(tag_codes).astype(np.int32).tolist())
                 if codes.isdisjoint(pull.tag_codes):
                     continue
             ready.append(pull)

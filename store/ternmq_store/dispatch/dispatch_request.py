@@ -84,6 +84,12 @@ class SingleRequest(NamedTuple):
         return 1
 
     @property
+    def is_plain(self) -> bool:
+        """True when the unit comes next in its queue, and the queue has no extension."""
+        queue = self.queue
+        return queue.ext is None and self.offsets[0] == queue.end
+
+    @property
     def units(self) -> Sequence[UnitRun]:
         """Unit of the record, as in `DispatchRequest`."""
         ext = None if self.bit_map is None else ExtRows(self._times(), (self.bit_map,))
@@ -95,9 +101,13 @@ class SingleRequest(NamedTuple):
         if self.words is None:
             return None
         rows = np.zeros(len(self.words), dtype=np.int64)
-        hashes = [key_hash(self.queue.topic, word) for word in self.words]
         offsets = np.array((self.unit.offset,), dtype=np.int64)
-        return KeyRun(KeyRows(rows, np.array(hashes, dtype=np.int32)), offsets, self._times())
+        hashes = np.array(self.hashes(), dtype=np.int32)
+        return KeyRun(KeyRows(rows, hashes), offsets, self._times())
+
+    def hashes(self) -> Sequence[int]:
+        """Return the hashes of the index keys."""
+        return [key_hash(self.queue.topic, word) for word in self.words or ()]
 
     def _times(self) -> Ints:
         return np.array((self.stored_at_ms,), dtype=np.int64)

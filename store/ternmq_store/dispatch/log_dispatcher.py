@@ -25,6 +25,7 @@ from ternmq_store.dispatch.dispatch_request import (
     BitMaps,
     KeyRun,
     Requests,
+    SingleRequest,
     UnitRun,
     join_keys,
     unit_runs,
@@ -34,7 +35,7 @@ from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
-from ternmq_store.queues.units import Units
+from ternmq_store.queues.units import Unit, Units, as_units
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ _REQUEST_RECORDS: Final = 16
 
 _SCAN_RECORDS: Final = 4096
 
-Moved = dict[ConsumeQueue, list[Units]]
+Moved = dict[ConsumeQueue, list[Units | Unit]]
 """New units of each queue."""
 
 
@@ -56,6 +57,11 @@ class KeyIndex(Protocol):
     def put(self, keys: KeyRows, offsets: Ints, stored_at_ms: Ints, end: PhysicalOffset) -> None:
         """Add keys of records that are not indexed yet."""
 
+    def put_one(
+        self, hashes: Sequence[int], offset: PhysicalOffset, stored_at_ms: int, end: PhysicalOffset
+    ) -> None:
+        """Add the keys of one record, as `put` does."""
+
 
 class Arrival(NamedTuple):
     """New readable messages of a queue, up to `max_offset` (exclusive)."""
@@ -63,7 +69,7 @@ class Arrival(NamedTuple):
     topic: str
     queue_id: int
     max_offset: QueueOffset
-    tag_codes: Ints
+    tag_codes: Ints | tuple[int]
     """Tag codes of the new messages' units."""
 
 
@@ -197,6 +203,10 @@ class LogDispatcher:
         return requests
 
     def _follow(self, requests: Sequence[Requests], moved: Moved) -> int:
+        first = requests[0]
+        if len(requests) == 1 and isinstance(first, SingleRequest) and first.is_plain:
+            self._follow_one(first, moved)
+            return 1
         for request in requests:
             for run in request.units:
                 if self.dropped and request.start < self.dropped.get(run.queue.topic, 0):
@@ -207,11 +217,22 @@ class LogDispatcher:
                 else:
                     self._put(run, moved)
         end = requests[-1].end
-        self._put_keys([request.keys for request in requests if request.keys is not None], end)
+        self._put_keys([keys for request in requests if (keys := request.keys) is not None], end)
         for _ in requests:
             self._forget_request()
         self.offset, self.stored_at_ms = end, requests[-1].stored_at_ms
         return sum(request.records for request in requests)
+
+    def _follow_one(self, request: SingleRequest, moved: Moved) -> None:
+        """Dispatch one record in scalars."""
+        queue, unit, stored_at_ms = request.queue, request.unit, request.stored_at_ms
+        if request.start >= self.dropped.get(queue.topic, 0):
+            queue.append_one(unit)
+            moved.setdefault(queue, []).append(unit)
+        if self.index is not None and request.words is not None:
+            self.index.put_one(request.hashes(), unit.offset, stored_at_ms, request.end)
+        self._forget_request()
+        self.offset, self.stored_at_ms = request.end, stored_at_ms
 
     def _put(self, run: UnitRun, moved: Moved) -> None:
         is_next = run.queue.put(run.offsets, run.units, run.ext, pads=self.pads)
@@ -327,11 +348,14 @@ class LogDispatcher:
 
 def _arrivals(moved: Moved) -> Sequence[Arrival]:
     return [
-        Arrival(
-            queue.topic,
-            queue.queue_id,
-            queue.end,
-            (runs[0] if len(runs) == 1 else np.concatenate(runs))["tag_code"],
-        )
+        Arrival(queue.topic, queue.queue_id, queue.end, _tag_codes(runs))
         for queue, runs in moved.items()
     ]
+
+
+def _tag_codes(runs: Sequence[Units | Unit]) -> Ints | tuple[int]:
+    first = runs[0]
+    if len(runs) == 1 and isinstance(first, Unit):
+        return (first.tag_code,)
+    units = [as_units(run) if isinstance(run, Unit) else run for run in runs]
+    return (units[0] if len(units) == 1 else np.concatenate(units))["tag_code"]

@@ -97,31 +97,48 @@ class IndexFile:
         A plain read meanwhile finds complete chains: an entry is written before the slot that
         refers to it.
         """
-        header, count = self.info.header, len(hashes)
-        is_new = header.next_number <= 1
-        begin_ms = int(stored_at_ms[0]) if is_new else header.begin_ms
-        put = self._put_few if count <= _FEW_ENTRIES else self._put_many
-        slots_taken = put(hashes, offsets, stored_at_ms, begin_ms)
-        self._set_header(
-            IndexHeader(
-                begin_ms,
-                int(stored_at_ms[-1]),
-                int(offsets[0]) if is_new else header.begin_offset,
-                int(offsets[-1]),
-                header.slots_used + slots_taken,
-                header.next_number + count,
-            )
-        )
+        if len(hashes) <= _FEW_ENTRIES:
+            self.put_few(hashes.tolist(), offsets.tolist(), stored_at_ms.tolist())
+            return
+        begin_ms = self._begin_ms(int(stored_at_ms[0]))
+        slots_taken = self._put_many(hashes, offsets, stored_at_ms, begin_ms)
+        newest = int(offsets[-1]), int(stored_at_ms[-1])
+        self._added(len(hashes), begin_ms, int(offsets[0]), *newest, slots_taken)
 
-    def _put_few(self, hashes: Hashes, offsets: Ints, stored_at_ms: Ints, begin_ms: int) -> int:
-        """Write entries and slots; return how many slots were empty."""
+    def put_few(
+        self, hashes: Sequence[int], offsets: Sequence[int], stored_at_ms: Sequence[int]
+    ) -> None:
+        """Add entries, as `put` does, one by one: numpy would cost more for a few."""
         sizes, first, view = self.info.sizes, self.info.header.next_number, self._mapped.view
+        begin_ms = self._begin_ms(stored_at_ms[0])
         linked = link_entries(hashes, offsets, stored_at_ms, begin_ms, sizes, first, view)
         begin = sizes.entry_at(first)
         view[begin : begin + len(linked.entries)] = linked.entries
         for slot, number in linked.slots.items():
             view[slot_at(slot) : slot_at(slot + 1)] = encode_slot(number)
-        return linked.slots_taken
+        newest = offsets[-1], stored_at_ms[-1]
+        self._added(len(hashes), begin_ms, offsets[0], *newest, linked.slots_taken)
+
+    def _begin_ms(self, stored_at_ms: int) -> int:
+        """Return the store time of the file's first record, which may be the next one's."""
+        header = self.info.header
+        return stored_at_ms if header.next_number <= 1 else header.begin_ms
+
+    def _added(
+        self, count: int, begin_ms: int, first: int, last: int, last_ms: int, slots_taken: int
+    ) -> None:
+        """Write the header behind new entries of the records at `first` to `last` in the log."""
+        header = self.info.header
+        self._set_header(
+            IndexHeader(
+                begin_ms,
+                last_ms,
+                first if header.next_number <= 1 else header.begin_offset,
+                last,
+                header.slots_used + slots_taken,
+                header.next_number + count,
+            )
+        )
 
     def _put_many(self, hashes: Hashes, offsets: Ints, stored_at_ms: Ints, begin_ms: int) -> int:
         """Write all entries and slots at once; return how many slots were empty."""
@@ -142,7 +159,7 @@ class IndexFile:
 
     def _set_header(self, header: IndexHeader) -> None:
         self._mapped.view[:HEADER_BYTES] = header.encode()
-        self.info = replace(self.info, header=header)
+        self.info = IndexInfo(self.info.path, self.info.sizes, header)
 
     def close(self) -> None:
         """Unmap and close."""

@@ -165,6 +165,29 @@ class IndexFiles:
             self._add(hashes, places, times)
         self.trust(end)
 
+    def put_one(
+        self, hashes: Sequence[int], offset: PhysicalOffset, stored_at_ms: int, end: PhysicalOffset
+    ) -> None:
+        """Add the keys of one record, as `put` does for many.
+
+        Raises:
+            OSError: There was no space, and none was reserved. Nothing was added.
+        """
+        count = len(hashes)
+        file = self._written[0] if self._written else None
+        is_known = bool(self._begun[1]) or offset < self.indexed_to
+        if is_known or file is None or file.info.free_entries < count:
+            keys = KeyRows(np.zeros(count, dtype=np.int64), np.array(hashes, dtype=np.int32))
+            one = np.array((offset, stored_at_ms), dtype=np.int64)
+            self.put(keys, one[:1], one[1:], end)
+            return
+        self._expected = max(self._expected - count, 0)
+        if count:
+            file.reserve(count)
+            file.put_few(hashes, [offset] * count, [stored_at_ms] * count)
+            self._dirty[file.info.path] = None
+        self.trust(end)
+
     def _add(self, hashes: Hashes, places: Ints, times: Ints) -> None:
         done = 0
         while done < len(hashes):

@@ -173,9 +173,9 @@ class LinkedEntries(NamedTuple):
 
 
 def link_entries(
-    hashes: Hashes,
-    offsets: Ints,
-    stored_at_ms: Ints,
+    hashes: Sequence[int],
+    offsets: Sequence[int],
+    stored_at_ms: Sequence[int],
     begin_ms: int,
     sizes: IndexSizes,
     first: int,
@@ -195,7 +195,7 @@ def link_entries(
     entries = bytearray()
     newest: dict[int, int] = {}
     taken = 0
-    rows = zip(hashes.tolist(), offsets.tolist(), stored_at_ms.tolist(), strict=True)
+    rows = zip(hashes, offsets, stored_at_ms, strict=True)
     for number, (code, offset, at_ms) in enumerate(rows, first):
         slot = code % sizes.slots
         before = newest.get(slot)

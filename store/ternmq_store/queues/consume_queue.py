@@ -47,6 +47,7 @@ from ternmq_store.queues.units import (
     read_unit,
     read_units,
     unit_bytes,
+    write_unit,
 )
 
 logger = logging.getLogger(__name__)
@@ -137,6 +138,19 @@ class ConsumeQueue(AppendedFiles):
         if self._dirty_from is None:
             self._dirty_from = at
         self.end = end
+        if end > self.next_offset:
+            self.next_offset = end
+
+    def append_one(self, unit: Unit) -> None:
+        """Add the unit of the next message, without an extension, as `append` does."""
+        end, at = self.end, logic_offset(self.end)
+        if self._real_end < at + UNIT_BYTES:
+            self._make_real(at, at + UNIT_BYTES)
+        file = self.files.at(at)
+        write_unit(file.view, at - file.base, unit)
+        if self._dirty_from is None:
+            self._dirty_from = at
+        self.end = end = QueueOffset(end + 1)
         if end > self.next_offset:
             self.next_offset = end
 

@@ -58,6 +58,11 @@ def read_unit(view: memoryview, position: int) -> Unit:
     return Unit(PhysicalOffset(offset), size, tag_code)
 
 
+def write_unit(view: memoryview, position: int, unit: Unit) -> None:
+    """Write a unit at a position of its file, as `unit_bytes` has it."""
+    _UNIT.pack_into(view, position, *unit)
+
+
 def decode_units(data: bytes | memoryview) -> Units:
     """Return the complete units in `data`, which begins with one."""
     return np.frombuffer(data, dtype=UNIT, count=len(data) // UNIT_BYTES)

@@ -1,5 +1,6 @@
 """The dispatcher by itself, over a log that somebody else wrote."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +111,14 @@ class FullIndex:
         if self.is_full:
             raise OSError("no space")
         self.got += offsets[np.unique(keys.rows)].tolist()
+
+    def put_one(
+        self, hashes: Sequence[int], offset: PhysicalOffset, stored_at_ms: int, end: PhysicalOffset
+    ) -> None:
+        """Keep the offset."""
+        if self.is_full:
+            raise OSError("no space")
+        self.got.append(offset)
 
 
 def test_step_without_disk_space_is_repeated_from_its_beginning() -> None:
