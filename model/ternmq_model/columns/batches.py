@@ -14,7 +14,14 @@ from ternmq_model.arrays import Ints
 from ternmq_model.columns import column_names
 from ternmq_model.columns.arrow import arrow, compute
 from ternmq_model.columns.column_names import COLUMNS, check_columns
-from ternmq_model.columns.property_columns import LIST_TYPE, MAP_TYPE, PropertyColumns
+from ternmq_model.columns.property_columns import (
+    LIST_TYPE,
+    MAP_TYPE,
+    PropertyColumns,
+    key_lists,
+    property_maps,
+    read_properties,
+)
 from ternmq_model.columns.record_validation import (
     DamagedRow,
     ExpectedRecords,
@@ -22,13 +29,15 @@ from ternmq_model.columns.record_validation import (
     find_records,
     unpack_bodies,
 )
-from ternmq_model.columns.slices import as_text, gather, numbers
+from ternmq_model.columns.slices import gather, gather_texts, numbers
 from ternmq_model.message_id import host_text, offset_message_id
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import FLAG_BORN_HOST_V6, FLAG_STORE_HOST_V6
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from ternmq_model.columns.aligned_properties import AlignedProperties
 
 BATCH_BYTES_MAX: Final = 8 << 20
 """Most bytes of records and decompressed bodies in one batch; a single message may exceed it."""
@@ -191,7 +200,7 @@ class _Columns:
         self._rows = len(found.rows)
         self._unpacked = unpacked
         self._broker_name = broker_name
-        self._read: PropertyColumns | None = None
+        self._read: AlignedProperties | PropertyColumns | None = None
 
     def column(self, name: str) -> Any:
         """Return the column `name`."""
@@ -206,7 +215,7 @@ class _Columns:
             return self._of_properties(name)
         if name == column_names.TOPIC:
             begins = self._layout.topics
-            return as_text(gather(self._view, begins, begins + self._layout.topic_bytes))
+            return gather_texts(self._view, begins, begins + self._layout.topic_bytes)
         if name == column_names.BROKER_NAME:
             return arrow.repeat(arrow.scalar(self._broker_name, arrow.string()), self._rows)
         return self._bodies() if name == column_names.BODY else self._born_hosts()
@@ -214,11 +223,11 @@ class _Columns:
     def _of_properties(self, name: str) -> Any:
         if self._read is None:
             layout = self._layout
-            self._read = PropertyColumns(self._view, layout.properties, layout.ends)
+            self._read = read_properties(self._view, layout.properties, layout.ends)
         if name == column_names.PROPERTIES:
-            return self._read.maps()
+            return property_maps(self._read)
         if name == column_names.KEYS:
-            return self._read.keys()
+            return key_lists(self._read.values(properties.KEYS))
         if name == column_names.TAGS:
             return self._read.values(properties.TAGS)
         found = self._read.values(properties.UNIQUE_KEY)

@@ -1,8 +1,8 @@
 """Arrow columns of the properties of many records.
 
-The properties of all records are copied to one buffer, in which numpy finds the separators. Records
-with rare properties (a name twice, bytes that are no UTF-8) are first normalised one by one by
-`decode_properties`.
+Aligned properties (see `aligned_properties`) are read by their places. All others are copied to one
+buffer, in which numpy finds the separators. Records with rare properties (a name twice, bytes that
+are no UTF-8) are first normalised one by one by `decode_properties`.
 """
 
 from itertools import pairwise
@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model import properties as names
-from ternmq_model.arrays import Bytes, Ints, rows_with_repeats
+from ternmq_model.arrays import Bytes, Ints, cut_equal, rows_with_repeats
+from ternmq_model.columns.aligned_properties import AlignedProperties, align
 from ternmq_model.columns.arrow import arrow, compute
 from ternmq_model.columns.slices import find_broken_text, gather, parts_of, with_nulls
 from ternmq_model.properties import (
@@ -24,6 +25,35 @@ from ternmq_model.properties import (
 
 LIST_TYPE: Final = arrow.list_(arrow.field("element", arrow.string()))
 MAP_TYPE: Final = arrow.map_(arrow.string(), arrow.string())
+
+
+def read_properties(
+    data: bytes | memoryview, begins: Ints, ends: Ints
+) -> "AlignedProperties | PropertyColumns":
+    """Return the properties of records, at least one. See `PropertyColumns`."""
+    width = int(ends[0] - begins[0])
+    if width and (ends - begins == width).all():
+        aligned = align(cut_equal(data, begins, width))
+        if aligned is not None:
+            return aligned
+    return PropertyColumns(data, begins, ends)
+
+
+def key_lists(values: Any) -> Any:
+    """Return the keys in each value of the property `KEYS`; an empty list = none."""
+    found = compute.split_pattern(values, names.KEY_SEPARATOR)
+    _, offsets = found.buffers()[:2]
+    return arrow.Array.from_buffers(LIST_TYPE, len(found), [None, offsets], children=[found.values])
+
+
+def property_maps(read: "AlignedProperties | PropertyColumns") -> Any:
+    """Return all properties of each row, except hidden ones."""
+    keys, values, offsets = read.pairs()
+    entries = arrow.StructArray.from_arrays(
+        [keys, values], fields=[MAP_TYPE.key_field, MAP_TYPE.item_field]
+    )
+    buffers = [None, arrow.py_buffer(offsets)]
+    return arrow.Array.from_buffers(MAP_TYPE, len(offsets) - 1, buffers, children=[entries])
 
 
 class PropertyColumns:
@@ -98,15 +128,11 @@ class PropertyColumns:
         all_begins[rows], all_ends[rows] = begins, ends
         return with_nulls(gather(self._data.data, all_begins, all_ends, arrow.string()), is_there)
 
-    def keys(self) -> Any:
-        """Return the keys of each row; an empty list = none."""
-        found = compute.split_pattern(self.values(names.KEYS), names.KEY_SEPARATOR)
-        _, offsets = found.buffers()[:2]
-        buffers = [None, offsets]
-        return arrow.Array.from_buffers(LIST_TYPE, len(found), buffers, children=[found.values])
+    def pairs(self) -> tuple[Any, Any, NDArray[np.int32]]:
+        """Return names and values, except hidden ones, and the index of each row's first pair.
 
-    def maps(self) -> Any:
-        """Return all properties of each row, except hidden ones."""
+        The number of all pairs follows as one more index.
+        """
         codes = self._codes
         pairs: slice | NDArray[np.bool_] = slice(None)
         hidden = [self._code_of[name] for name in names.HIDDEN if name in self._code_of]
@@ -119,11 +145,7 @@ class PropertyColumns:
         values = gather(self._data.data, begins, ends, arrow.string())
         offsets = np.zeros(self._rows + 1, dtype=np.int32)
         np.cumsum(np.bincount(rows, minlength=self._rows), out=offsets[1:])
-        entries = arrow.StructArray.from_arrays(
-            [keys, values], fields=[MAP_TYPE.key_field, MAP_TYPE.item_field]
-        )
-        buffers = [None, arrow.py_buffer(offsets)]
-        return arrow.Array.from_buffers(MAP_TYPE, self._rows, buffers, children=[entries])
+        return keys, values, offsets
 
 
 def _is_in(separators: Ints, starts: Ints, stops: Ints) -> NDArray[np.bool_]:

@@ -11,7 +11,7 @@ from ternmq_model.arrays import Ints
 from ternmq_model.columns import column_names
 from ternmq_model.columns.arrow import arrow, compute
 from ternmq_model.columns.batches import batch_of_records, build_rows
-from ternmq_model.columns.property_columns import PropertyColumns
+from ternmq_model.columns.property_columns import read_properties
 from ternmq_model.columns.record_validation import ValidRecords, find_records, unpack_bodies
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -58,7 +58,7 @@ def valid_records(data: bytes, sizes: NDArray[np.int32]) -> ValidRecords:
 def tagged_records(found: ValidRecords, tags: Collection[str]) -> ValidRecords:
     """Return the records with one of `tags`."""
     layout = found.layout
-    values = PropertyColumns(found.view, layout.properties, layout.ends).values(properties.TAGS)
+    values = read_properties(found.view, layout.properties, layout.ends).values(properties.TAGS)
     return found.only(_have_tags(values, tags).to_numpy(zero_copy_only=False))
 
 

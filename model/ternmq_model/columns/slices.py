@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.arrays import Bytes, Ints
+from ternmq_model.arrays import Bytes, Ints, cut_equal
 from ternmq_model.columns.arrow import arrow, compute
 
 _SPAN_MAX: Final = (1 << 31) - 1
@@ -104,6 +104,21 @@ def as_text(values: Any) -> Any:
         texts = [value.decode("utf-8", "replace") for value in values.to_pylist()]
         return arrow.array(texts, type=arrow.string())
     return arrow.Array.from_buffers(arrow.string(), len(values), values.buffers())
+
+
+def repeat_text(value: bytes, count: int) -> Any:
+    """Return a text `count` times. Bytes that are no UTF-8 are replaced."""
+    return arrow.repeat(arrow.scalar(value.decode("utf-8", "replace"), arrow.string()), count)
+
+
+def gather_texts(data: bytes | memoryview, begins: Ints, ends: Ints) -> Any:
+    """Return slices of `data`, at least one, as text; quickest if all are equal. See `gather`."""
+    width = int(ends[0] - begins[0])
+    if (ends - begins == width).all():
+        rows = cut_equal(data, begins, width)
+        if (rows == rows[0]).all():
+            return repeat_text(rows[0].tobytes(), len(begins))
+    return as_text(gather(data, begins, ends))
 
 
 def same_texts(
