@@ -2,8 +2,11 @@
 
 import pytest
 
+from ternmq_client.config import ClientConfig
+from ternmq_client.tracing.trace_records import MessageKind, MessageSent, decode
 from ternmq_model.errors import UsageError
 from ternmq_model.message import Message
+from ternmq_model.names import TRACE_TOPIC
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.staging import StageFailed, StagingProducer, decode_staged, encode_staged
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
@@ -67,5 +70,32 @@ def test_columns_with_an_illegal_row_report_it_and_what_is_staged() -> None:
             assert await seen(cluster) == [b"a", b"c"]
             with pytest.raises(UsageError, match="tags has 1 values for 2 messages"):
                 await producer.stage_columns(TOPIC, [b"a", b"b"], tags=["t"], staged_for="q/1")
+
+    run_in_virtual_time(main())
+
+
+def test_staged_columns_are_traced_as_half_messages() -> None:
+    async def main() -> None:
+        async with simulated_cluster(trace_topic_enabled=True) as cluster:
+            await cluster.put_topic(TOPIC)
+            client = ClientConfig(nameservers=(NAMESERVER,), trace=True)
+            traced = StagingProducer("sink", client=client, env=cluster.environment("sink"))
+            async with traced as producer:
+                staged = await producer.stage_columns(
+                    TOPIC, [b"a", b"b"], tags="t", keys=["k", "l"], staged_for="q/1"
+                )
+                assert await producer.states(staged) == [OPEN] * 2
+                await producer.end(staged, COMMIT)
+            found = [message for _, message in await cluster.records(TOPIC)]
+            assert sorted((one.body, one.tags, *one.keys) for one in found) == [
+                (b"a", "t", "k"), (b"b", "t", "l"),
+            ]  # fmt: skip
+            traces = [message for _, message in await cluster.records(TRACE_TOPIC)]
+            records = [one for trace in traces for one in decode(trace.body.decode())]
+            assert {one.message_id for one in records} == {one.message_id for one in staged}
+            assert all(
+                isinstance(one, MessageSent) and one.kind is MessageKind.TRANSACTION_HALF
+                for one in records
+            )
 
     run_in_virtual_time(main())

@@ -1,7 +1,7 @@
 """Columns of messages: checks and encoding of what `send_columns` takes."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +11,7 @@ from ternmq_model.arguments import is_kind, is_whole
 from ternmq_model.arrays import Ints
 from ternmq_model.byte_column import ByteColumn, join_rows
 from ternmq_model.errors import IllegalMessage, UsageError
-from ternmq_model.message import NO_KEYS, Message
+from ternmq_model.message import NO_KEYS, Message, SystemMessage
 from ternmq_model.names import check_topic
 from ternmq_model.properties import decode_properties
 from ternmq_model.record.format import BODY_BYTES_MAX
@@ -48,6 +48,9 @@ class EncodedColumns:
     properties: ByteColumn
     """Properties of each message, encoded."""
 
+    suffix: bytes = b""
+    """Properties of a client at the end of all messages' properties, encoded."""
+
     flags: Ints | int = 0
     """Number of the application of all messages, or of each one."""
 
@@ -70,23 +73,25 @@ class EncodedColumns:
 
     def rows(self, rows: Ints | slice) -> "EncodedColumns":
         """Return some of the messages."""
-        return EncodedColumns(
-            self.topic,
-            self.positions[rows],
-            self.bodies.take(rows),
-            self.properties.take(rows),
-            self.flags if isinstance(self.flags, int) else self.flags[rows],
-            None if self.sharding is None else (self.sharding[0][rows], self.sharding[1]),
-            None if self.queue_ids is None else self.queue_ids[rows],
+        return replace(
+            self,
+            positions=self.positions[rows],
+            bodies=self.bodies.take(rows),
+            properties=self.properties.take(rows),
+            flags=self.flags if isinstance(self.flags, int) else self.flags[rows],
+            sharding=None if self.sharding is None else (self.sharding[0][rows], self.sharding[1]),
+            queue_ids=None if self.queue_ids is None else self.queue_ids[rows],
+            errors={},
         )
 
     def message(self, row: int) -> Message:
-        """Return one message as an object."""
-        properties = decode_properties(self.properties.row(row))
+        """Return one message as an object, a `SystemMessage` if there is a suffix."""
+        encoded = self.properties.row(row)
+        properties = decode_properties(encoded[: len(encoded) - len(self.suffix)])
         tags = properties.pop(names.TAGS, "")
         keys = properties.pop(names.KEYS, "")
         sharding_key = properties.pop(names.SHARDING_KEY, "")
-        return Message(
+        fields = (
             self.topic,
             self.bodies.row(row),
             tags,
@@ -94,6 +99,9 @@ class EncodedColumns:
             properties,
             sharding_key,
         )
+        if not self.suffix:
+            return Message(*fields)
+        return SystemMessage(*fields, system_properties=decode_properties(self.suffix))
 
     def queue_errors(self, publish_info: TopicPublishInfo) -> dict[int, IllegalMessage]:
         """Return the errors of messages whose chosen queue does not exist, by position."""
@@ -209,19 +217,15 @@ class MessageColumns:
             np.arange(begin, end),
             self._bodies.take(rows),
             properties,
-            0,
-            None if sharding is None else (sharding.codes[rows], sharding.texts),
-            None if self._queue_ids is None else self._queue_ids[rows],
+            self._suffix,
+            sharding=None if sharding is None else (sharding.codes[rows], sharding.texts),
+            queue_ids=None if self._queue_ids is None else self._queue_ids[rows],
         )
         if not errors:
             return chunk
         kept = np.ones(end - begin, dtype=np.bool_)
         kept[np.fromiter(errors, dtype=np.int64, count=len(errors)) - begin] = False
-        legal = chunk.rows(np.flatnonzero(kept))
-        return EncodedColumns(
-            legal.topic, legal.positions, legal.bodies, legal.properties, 0, legal.sharding,
-            legal.queue_ids, errors,
-        )  # fmt: skip
+        return replace(chunk.rows(np.flatnonzero(kept)), errors=errors)
 
 
 _NAMES: Final = {

@@ -336,4 +336,4 @@ async def _plain(
         return None
     bodies = ByteColumn.listed([message.body for message in part])
     flags = np.array([message.flag for message in part])
-    return EncodedColumns(topic, positions, bodies, properties, flags), publish_info
+    return EncodedColumns(topic, positions, bodies, properties, flags=flags), publish_info
