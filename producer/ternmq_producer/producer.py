@@ -400,11 +400,11 @@ class Producer(Lifecycle):
 
         Args:
             messages: Messages of any topics, not to be changed until they are answered.
-            timeout_s: Time limit that replaces `send_timeout_s`, for each part of the list: at most
-                512 KiB of bodies and 2,048 messages. While brokers are away, a list that fits into
-                `buffer_bytes` takes about the limit of one message, and a longer list that time
-                again for each further `buffer_bytes`. While no NameServer returns the topic's
-                route, each part takes the limit.
+            timeout_s: Time limit that replaces `send_timeout_s`, for each part of the list from its
+                begin: at most 512 KiB of bodies and 2,048 messages. While brokers are away, a list
+                that fits into `buffer_bytes` takes about the limit of one message, and a longer
+                list that time again for each further `buffer_bytes`. While no NameServer returns
+                the topic's route, each part takes the limit.
 
         Raises:
             SendManyFailed: Some messages were not stored, or may not have been; `results` has the
@@ -438,7 +438,7 @@ class Producer(Lifecycle):
 
         `send_many` without an object for each message. Messages with a sharding key or a queue id
         keep their order. They are no transaction: some may fail. Illegal rows are refused, and the
-        others are sent. With interceptors or traces, each row becomes a `Message` for them.
+        others are sent. With interceptors or traces, each legal row becomes a `Message` for them.
 
         Cancelling stops the waiting: the messages may be sent all the same.
 

@@ -331,6 +331,32 @@ def test_interceptors_see_every_row() -> None:
     run_in_virtual_time(main())
 
 
+@pytest.mark.parametrize("verb", ["send_many", "send_columns", "send_columns in order"])
+def test_wait_for_buffer_space_is_part_of_the_timeout(verb: str) -> None:
+    body = b"x" * (400 << 10)
+
+    async def send(producer: Producer, timeout_s: float) -> object:
+        if verb == "send_many":
+            return await producer.send_many([Message(TOPIC, body)], timeout_s=timeout_s)
+        keys = "k" if "order" in verb else None
+        return await producer.send_columns(TOPIC, [body], sharding_keys=keys, timeout_s=timeout_s)
+
+    async def main() -> None:
+        config = ProducerConfig(buffer_bytes=600 << 10, compression=None)
+        async with ToyCluster() as cluster, cluster.producer(config) as producer:
+            answers = iter([Answer(delay_s=2)])
+            cluster.first.sending.answer = lambda _: next(answers, Answer(is_silent=True))
+            began_s = asyncio.get_running_loop().time()
+            first = asyncio.create_task(send(producer, 60))
+            await asyncio.sleep(0.01)
+            with pytest.raises((SendManyFailed, SendColumnsFailed)):
+                await send(producer, 3)
+            assert asyncio.get_running_loop().time() - began_s == pytest.approx(3, abs=0.1)
+            await first
+
+    run_in_virtual_time(main())
+
+
 def test_cancelled_columns_leave_no_trace() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:

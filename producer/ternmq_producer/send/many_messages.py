@@ -72,10 +72,11 @@ async def send_columns(
             costs += RECORD_EXTRA_BYTES
             for rows in part_slices(costs):
                 part = encoded.rows(rows)
+                deadline_ms = sender.clock.monotonic_ms() + timeout_ms
                 if interception is None:
-                    await _submit_columns(sender, bulk, part, timeout_ms)
+                    await _submit_columns(sender, bulk, part, deadline_ms)
                 else:
-                    await _submit_intercepted(sender, bulk, part, timeout_ms, interception, afters)
+                    await _submit_intercepted(sender, bulk, part, deadline_ms, interception, afters)
                 await asyncio.sleep(0)  # so that the part leaves before the next one is prepared
     if afters:
         answers = SendResults(bulk)
@@ -91,7 +92,7 @@ async def _submit_intercepted(
     sender: MessageSender,
     bulk: Bulk,
     part: EncodedColumns,
-    timeout_ms: int,
+    deadline_ms: int,
     interception: SendInterception,
     afters: dict[int, OnAnswer],
 ) -> None:
@@ -101,12 +102,11 @@ async def _submit_intercepted(
         sender: Sender of the messages.
         bulk: Answers of the call.
         part: Messages.
-        timeout_ms: Time limit.
+        deadline_ms: Time at which the messages fail, monotonic.
         interception: Interceptors.
         afters: Functions for the outcomes of messages, by position, to which those of `part` are
             added.
     """
-    deadline_ms = sender.clock.monotonic_ms() + timeout_ms
     try:
         publish_info = await sender.publish_info(part.topic, deadline_ms)
         errors = part.queue_errors(publish_info)
@@ -172,10 +172,9 @@ async def _answers(sender: MessageSender, count: int, verb: str) -> AsyncGenerat
 
 
 async def _submit_columns(
-    sender: MessageSender, bulk: Bulk, part: EncodedColumns, timeout_ms: int
+    sender: MessageSender, bulk: Bulk, part: EncodedColumns, deadline_ms: int
 ) -> None:
     """Pass `part` to its links once there is buffer space."""
-    deadline_ms = sender.clock.monotonic_ms() + timeout_ms
     try:
         with ExitStack() as stack:
             ticket = None
@@ -188,7 +187,7 @@ async def _submit_columns(
             if errors:
                 part = part.rows(np.flatnonzero(~np.isin(part.positions, list(errors))))
             if len(part):
-                await _hand_over(sender, bulk, part, publish_info, timeout_ms, ticket)
+                await _hand_over(sender, bulk, part, publish_info, deadline_ms, ticket)
     except TernError as error:
         _fail(bulk, part.positions, error)
 
@@ -198,7 +197,7 @@ async def _hand_over(
     bulk: Bulk,
     part: EncodedColumns,
     publish_info: TopicPublishInfo,
-    timeout_ms: int,
+    deadline_ms: int,
     ticket: Ticket | None = None,
 ) -> None:
     """Pass `part`, which has a route, to its links once it has its turn and buffer space.
@@ -206,7 +205,6 @@ async def _hand_over(
     Raises:
         TernError: There was no buffer space in time.
     """
-    deadline_ms = sender.clock.monotonic_ms() + timeout_ms
     sizes = part.bodies.sizes + part.properties.sizes
     sizes += publish_info.overhead_bytes
     bodies, sys_flags = part.bodies, None
@@ -214,7 +212,6 @@ async def _hand_over(
         compressed, sys_flags = await sender.compressor.compress_many(bodies.copies())
         bodies = ByteColumn.listed(compressed)
     await sender.reserve(int(sizes.sum()), deadline_ms, ticket)
-    now_ms = sender.clock.monotonic_ms()
     chosen = part.chosen_queues(publish_info)
     free = np.flatnonzero(chosen == NO_QUEUE)
     if len(free):
@@ -228,8 +225,8 @@ async def _hand_over(
         publish_info.queues,
         chosen,
         sizes,
-        now_ms,
-        now_ms + timeout_ms,
+        sender.clock.monotonic_ms(),
+        deadline_ms,
         0 if sys_flags is None else sys_flags,
     )
     if len(free) < len(part):
@@ -261,7 +258,7 @@ async def _submit_part(
         await submit_singly(sender, bulk, part, positions, [None] * len(part), deadline_ms)
         return
     try:
-        await _hand_over(sender, bulk, *plain, timeout_ms)
+        await _hand_over(sender, bulk, *plain, deadline_ms)
     except TernError as error:
         _fail(bulk, positions, error)
 

@@ -116,8 +116,7 @@ class StagingProducer(Lifecycle):
             immunity_s: Time from the store time after which the broker rolls the messages back, s.
                 Earlier at the end of the retention time.
             timeout_s: Time limit while no NameServer returns a route or knows a broker, and again
-                for each part of the messages, from its entry into the buffer, while brokers are
-                away. None = 30.
+                for each part of the messages, from its begin, while brokers are away. None = 30.
 
         Raises:
             UsageError: `staged_for` or `immunity_s` is illegal; nothing was sent.
