@@ -13,6 +13,7 @@ import asyncio
 import os
 from abc import ABC, abstractmethod
 from contextlib import AsyncExitStack
+from threading import get_ident
 from types import TracebackType
 from typing import Self
 
@@ -28,6 +29,7 @@ class Lifecycle(ABC):
 
     __stack: AsyncExitStack | None = None
     __process_id = 0
+    __thread_id = 0
     __loop: asyncio.AbstractEventLoop | None = None
 
     @abstractmethod
@@ -46,14 +48,17 @@ class Lifecycle(ABC):
                 own loop, which never wake a task of another one.
         """
         check_process(self.__process_id)
-        check_loop(self.__loop)
+        loop = self.__loop
+        # For every message: `get_running_loop` of Python 3.11 makes a system call.
+        if loop is None or get_ident() != self.__thread_id or not loop.is_running():
+            check_loop(loop)
 
     async def __aenter__(self) -> Self:
         self._check_owner()
         async with AsyncExitStack() as stack:
             await self._open(stack)
             self.__stack, self.__process_id = stack.pop_all(), os.getpid()
-            self.__loop = asyncio.get_running_loop()
+            self.__loop, self.__thread_id = asyncio.get_running_loop(), get_ident()
         return self
 
     async def __aexit__(

@@ -34,6 +34,20 @@ def test_another_broker_stores_a_message_stored_without_a_slave() -> None:
     run_in_virtual_time(main())
 
 
+def test_another_broker_stores_many_messages_that_travelled_together() -> None:
+    async def main() -> None:
+        async with ToyCluster(brokers=2) as cluster, cluster.producer(CONFIG) as producer:
+            cluster.first.sending.answer = lambda _: Answer(code=NO_SLAVE)
+            sent = [await producer.enqueue(Message(TOPIC, b"%d" % each)) for each in range(200)]
+            for result in await asyncio.gather(*sent):
+                assert result.status is SendStatus.SEND_OK
+                assert result.queue.broker_name == "broker-1"
+            assert len(cluster.brokers["broker-1"].bodies) == 200
+            assert producer.statistics().buffered_bytes == 0
+
+    run_in_virtual_time(main())
+
+
 def test_message_is_stored_when_no_broker_has_a_slave() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, cluster.producer(CONFIG) as producer:

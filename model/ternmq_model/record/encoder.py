@@ -129,7 +129,7 @@ class RecordEncoder:
         properties: Sequence[bytes | memoryview],
         flags: Ints | Sequence[int] | int,
         *,
-        born_at_ms: int | Sequence[int],
+        born_at_ms: Ints | Sequence[int] | int,
         sys_flags: Ints | Sequence[int] | int = 0,
     ) -> tuple[list[bytes | memoryview], Ints]:
         """Return pieces of the records of one topic, and the size of each record.

@@ -12,7 +12,7 @@ from ternmq_model.record.encoder import RecordEncoder
 from ternmq_model.record.format import OVERHEAD_BYTES, OVERHEAD_BYTES_MAX
 from ternmq_model.unique_key_columns import NO_UNIQUE_KEYS, next_keys
 from ternmq_producer.batch.atomic_batch import check_length
-from ternmq_producer.batch.batcher import ProducerBatch
+from ternmq_producer.batch.batcher import MANY, ProducerBatch
 from ternmq_producer.batch.pending_send import (
     RECORD_EXTRA_BYTES,
     Pending,
@@ -24,10 +24,6 @@ from ternmq_remoting.encoded_message import EncodedMessage, encode_send_batch
 
 _UNIQUE_KEY_BYTES: Final = len(UNIQUE_KEY) + 2 + 56
 """Length of the longest property UNIQ_KEY, that of a host with an IPv6 address."""
-
-
-_MANY: Final = 24
-"""Number of messages from which encoding by columns is faster than one by one."""
 
 
 class StreamFormat:
@@ -121,7 +117,7 @@ class StreamFormat:
         """
         behind_ms = wall_ms - now_ms
         pieces, sizes, records_bytes = list[bytes | memoryview](), list[bytes](), 0
-        if len(batch.singles) < _MANY:
+        if len(batch.singles) < MANY:
             pieces += [self._encode_one(pending, wall_ms, behind_ms) for pending in batch.singles]
             sizes += [pack_int32(len(piece)) for piece in pieces]
             records_bytes = sum(map(len, pieces))

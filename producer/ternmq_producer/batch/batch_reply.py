@@ -1,6 +1,8 @@
 """Replies to batches: each message's answer goes to its sink. No I/O."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Final, cast
 
 from ternmq_model.arrays import Ints, read_int32s, read_int64s
@@ -9,6 +11,7 @@ from ternmq_model.message import SendResult, SendStatus
 from ternmq_model.response_code import CALLERS_CODES, STORED_CODES
 from ternmq_producer.batch.batcher import ProducerBatch
 from ternmq_producer.batch.pending_send import Pending
+from ternmq_producer.batch.result_sinks import ResultSink, SinkList
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.converters import error_of
@@ -73,25 +76,30 @@ def deliver(
     elif reply.refused or reply.queue_ids:
         return _deliver_some(batch, reply, queue_offsets, physical_offsets, store_host, broker_name)
     status = _STATUSES[code]
-    begin = len(batch.singles)
-    for pending, queue_offset, physical_offset in zip(
-        batch.singles,
-        queue_offsets[:begin].tolist(),
-        physical_offsets[:begin].tolist(),
-        strict=True,
-    ):
-        sink = pending.sink
-        if not sink.done():
-            key = pending.unique_key.decode()
-            sink.set_result(
-                _new_result(
-                    SendResult,
-                    (status, key, pending.queue, queue_offset, physical_offset, store_host),
-                )
-            )
+    singles = batch.singles
+    begin = len(singles)
+    _answer_each(
+        [pending.sink for pending in singles],
+        status,
+        [pending.unique_key for pending in singles],
+        [pending.queue for pending in singles],
+        queue_offsets[:begin],
+        physical_offsets[:begin],
+        store_host,
+    )
     for part in batch.parts:
         end = begin + len(part)
-        if not part.sink.done():
+        if isinstance(part.sink, SinkList):
+            _answer_each(
+                part.sink.sinks,
+                status,
+                part.unique_keys.tolist(),
+                part.queues,  # one for each message
+                queue_offsets[begin:end],
+                physical_offsets[begin:end],
+                store_host,
+            )
+        elif not part.sink.done():
             part.sink.bulk.put_many(
                 part.sink.positions,
                 code,
@@ -104,6 +112,33 @@ def deliver(
             )
         begin = end
     return []
+
+
+def _answer_each(
+    sinks: Sequence[ResultSink],
+    status: SendStatus,
+    unique_keys: Sequence[bytes],
+    queues: "Sequence[MessageQueue]",
+    queue_offsets: Ints,
+    physical_offsets: Ints,
+    store_host: bytes,
+) -> None:
+    """Answer messages as stored, all but those for which no caller waits."""
+    results = map(
+        _new_result,
+        repeat(SendResult),
+        zip(
+            repeat(status),
+            map(bytes.decode, unique_keys),
+            queues,
+            queue_offsets.tolist(),
+            physical_offsets.tolist(),
+            repeat(store_host),
+        ),
+    )
+    for sink, result in zip(sinks, results, strict=True):
+        if not sink.done():
+            sink.set_result(result)
 
 
 def _refuse_all(

@@ -12,10 +12,23 @@ A `BrokerLink` does the I/O and reports its outcome.
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.batch.pending_send import Pending, PendingBatch, PendingSend
+from ternmq_producer.batch.pending_send import (
+    ROW_BYTES,
+    ROW_DEADLINE,
+    ROW_SINK,
+    ROW_TOPIC,
+    Pending,
+    PendingBatch,
+    PendingSend,
+    SendRow,
+)
+from ternmq_producer.batch.result_sinks import SinkList
+
+MANY: Final = 24
+"""Number of messages from which columns are faster than one message after the other."""
 
 
 @dataclass(slots=True)
@@ -24,7 +37,8 @@ class ProducerBatch:
 
     singles: list[PendingSend] = field(default_factory=list[PendingSend])
     parts: list[PendingBatch] = field(default_factory=list[PendingBatch])
-    """Parts of `send_many` calls, or one atomic batch, which travels alone."""
+    """Messages that were sent one by one, as columns; parts of `send_many` calls; or one atomic
+    batch, which travels alone."""
 
     ordered_queues: set[MessageQueue] = field(default_factory=set[MessageQueue])
     is_retry: bool = False
@@ -54,6 +68,14 @@ class ProducerBatch:
         """Return the units that are answered or retried by themselves, in record order."""
         return self.parts if self.is_atomic else self.as_singles()
 
+    def separate(self) -> None:
+        """Move messages that were sent one by one out of columns, without a change of their order.
+
+        Such columns are the first parts.
+        """
+        while self.parts and isinstance(self.parts[0].sink, SinkList):
+            self.singles += self.parts.pop(0).singles()
+
     def as_singles(self) -> list[PendingSend]:
         """Return every message of a batch that is not atomic, in record order."""
         return [*self.singles, *(one for part in self.parts for one in part.singles())]
@@ -82,7 +104,15 @@ class Batcher:
         self.batch_bytes_max = batch_bytes_max
         self._batches_max = batches_max
         self._free = free
+        self._rows: deque[SendRow] = deque()
+        """New messages without an order."""
+
+        self.add_row = self._rows.append
+        """Appends a new message without an order to those that wait. Bound once, for each."""
+
         self._fresh: deque[PendingSend] = deque()
+        """Messages without an order that were not stored, and come before new ones."""
+
         self._suspect: deque[PendingSend] = deque()
         self._parts: deque[PendingBatch] = deque()
         """Parts of `send_many` calls; they take turns with fresh single messages."""
@@ -106,12 +136,13 @@ class Batcher:
     @property
     def can_send(self) -> bool:
         """True when a batch may leave now."""
-        return bool(any(self._unordered) or self._ready) and len(self._flying) < self._batches_max
+        is_waiting = bool(self._rows or any(self._unordered) or self._ready)
+        return is_waiting and len(self._flying) < self._batches_max
 
     @property
     def is_empty(self) -> bool:
         """True without waiting and unanswered messages."""
-        return not (any(self._unordered) or self._ordered or self._flying)
+        return not (self._rows or any(self._unordered) or self._ordered or self._flying)
 
     @property
     def oldest_batch_ms(self) -> int | None:
@@ -156,8 +187,10 @@ class Batcher:
             if self._parts_first:
                 self._take_parts(batch)
                 self._take_singles(batch, self._fresh)
+                self._take_rows(batch)
             else:
                 self._take_singles(batch, self._fresh)
+                self._take_rows(batch)
                 self._take_parts(batch)
         if not batch.record_bytes:
             return None
@@ -222,6 +255,7 @@ class Batcher:
 
     def drain(self) -> list[Pending]:
         """Remove and return every waiting message. Ordered queues are held until `release`."""
+        self._separate_rows()
         drained: list[Pending] = [*self._suspect, *self._fresh, *self._atomic]
         for part in self._parts:
             if part.sink.done():
@@ -247,6 +281,10 @@ class Batcher:
         Waiting messages are dropped; unanswered ones stay, since their reply may come.
         """
         expired = ExpiredSends()
+        deadlines_ms = [row[ROW_DEADLINE] for row in self._rows]
+        if any(deadline_ms <= now_ms for deadline_ms in deadlines_ms):
+            self._separate_rows()
+            deadlines_ms = []
         for waiting in self._unordered:
             self._drop_expired(waiting, expired, now_ms)
         for queue, waiting in list(self._ordered.items()):
@@ -258,13 +296,17 @@ class Batcher:
         for group in (*self._unordered, *self._ordered.values()):
             left += group
         for batch in self._flying:
-            written: list[Pending] = [*batch.singles, *batch.parts]
+            written: list[Pending] = [*batch.singles]
+            for part in batch.parts:
+                is_due = part.deadlines_ms is not None and part.deadline_ms <= now_ms
+                written += part.singles() if is_due else [part]
             for pending in written:
                 if pending.deadline_ms > now_ms:
                     left.append(pending)
                 elif not pending.sink.done():
                     expired.unanswered.append(pending)
-        return expired, min((pending.deadline_ms for pending in left), default=None)
+        deadlines_ms += [pending.deadline_ms for pending in left]
+        return expired, min(deadlines_ms, default=None)
 
     def _drop_expired(self, waiting: deque[Any], expired: ExpiredSends, now_ms: int) -> None:
         for _ in range(len(waiting)):
@@ -316,6 +358,33 @@ class Batcher:
             singles.append(waiting.popleft())
         batch.record_bytes = total
 
+    def _take_rows(self, batch: ProducerBatch) -> None:
+        """Move fitting new messages into `batch`: many of a topic as columns, before its parts."""
+        rows, taken, total = self._rows, list[SendRow](), batch.record_bytes
+        while rows:
+            row = rows[0]
+            if row[ROW_SINK].done():
+                self._free(rows.popleft()[ROW_BYTES])
+                continue
+            grown = total + row[ROW_BYTES]
+            if grown > self.batch_bytes_max and total:
+                break
+            total = grown
+            taken.append(rows.popleft())
+        batch.record_bytes = total
+        columns: list[PendingBatch] = []
+        for group in _by_topic(taken):
+            if len(group) < MANY:
+                batch.singles += [PendingSend(*row) for row in group]
+            else:
+                columns.append(PendingBatch.of_rows(group))
+        batch.parts[:0] = columns
+
+    def _separate_rows(self) -> None:
+        """Make a `PendingSend` of each new message."""
+        self._fresh.extend(PendingSend(*row) for row in self._rows)
+        self._rows.clear()
+
     def _take_one(self, batch: ProducerBatch, waiting: deque[Pending]) -> bool:
         """Move the first of `waiting` into `batch`; return whether another one may follow."""
         pending = waiting[0]
@@ -340,7 +409,7 @@ class Batcher:
         if not batches:
             return
         self._atomic_first = not self._atomic_first
-        if self._atomic_first or not (self._fresh or self._parts or self._ready):
+        if self._atomic_first or not (self._rows or self._fresh or self._parts or self._ready):
             batch.is_retry = batches[0].maybe_stored
             batch.put(batches.popleft())
 
@@ -363,3 +432,14 @@ class Batcher:
         if rest is not None:
             waiting.appendleft(rest)
         return rest is None
+
+
+def _by_topic(rows: list[SendRow]) -> Iterable[list[SendRow]]:
+    """Return the messages of each topic."""
+    topics = [row[ROW_TOPIC] for row in rows]
+    if not rows or topics.count(topics[0]) == len(rows):
+        return [rows] if rows else []
+    groups: dict[bytes, list[SendRow]] = {topic: [] for topic in topics}
+    for row in rows:
+        groups[row[ROW_TOPIC]].append(row)
+    return groups.values()

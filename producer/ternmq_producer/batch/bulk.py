@@ -232,6 +232,14 @@ class BulkSlots:
         """Return whether the messages have their answers, or the caller waits no more."""
         return self._is_failed or self.bulk.is_abandoned
 
+    def slots(self) -> list[BulkSlot]:
+        """Return the slot of each message."""
+        return [BulkSlot(self.bulk, position) for position in self.positions.tolist()]
+
+    def take(self, rows: Ints | slice) -> "BulkSlots":
+        """Return the slots of some messages, in the order of `rows`."""
+        return BulkSlots(self.bulk, self.positions[rows])
+
     def set_exception(self, error: TernError, /) -> None:
         """Answer every message with a copy of `error`: not stored, or not known to be."""
         self._is_failed = True

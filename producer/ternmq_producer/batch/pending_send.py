@@ -2,37 +2,36 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from itertools import repeat
+from typing import Final
 
 import numpy as np
 
 from ternmq_model.arrays import Ints
 from ternmq_model.byte_column import ByteColumn
-from ternmq_model.errors import TernError
-from ternmq_model.message import SendResult
 from ternmq_model.queue import MessageQueue
 from ternmq_model.unique_key_columns import NO_UNIQUE_KEYS, KeyColumn
-from ternmq_producer.batch.bulk import BulkSlot, BulkSlots
+from ternmq_producer.batch.bulk import BulkSlots
+from ternmq_producer.batch.result_sinks import ResultSink, SinkList
 
 RECORD_EXTRA_BYTES: Final = 256
 """Estimate of a record's bytes beside body, topic and the message's own properties, before a broker
 returns its additions: a header of 115, UNIQ_KEY of 66, the broker's properties."""
 
 
-class ResultSink(Protocol):
-    """Sink of an answer: a future, or a slot in the results of many messages."""
+SendRow = tuple[
+    ResultSink, bytes, bytes, bytes, MessageQueue, bool, int, int, int, int, int
+]  # fmt: skip
+"""Positional arguments of the `PendingSend` of a new message, up to `sys_flag`. Many messages
+without an order become a `PendingBatch`, with no object for each that the garbage collector would
+visit until the answer."""
 
-    def done(self) -> bool:
-        """Return whether no caller waits any more: answered, timed out, or cancelled."""
-        ...
-
-    def set_result(self, result: SendResult, /) -> None:
-        """Answer: stored."""
-        ...
-
-    def set_exception(self, error: TernError, /) -> None:
-        """Answer: not stored, or not known to be."""
-        ...
+ROW_SINK: Final = 0
+ROW_TOPIC: Final = 1
+ROW_IS_ORDERED: Final = 5
+ROW_BYTES: Final = 6
+ROW_DEADLINE: Final = 8
+"""Places of the sink, the topic, `is_ordered`, `record_bytes` and `deadline_ms` in a `SendRow`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -97,11 +96,12 @@ class PendingBatch:
     which it waits.
 
     Either a part of a `send_many` or `send_columns`, which may be split and is tried again message
-    by message: in any queues and without an order, or in one queue and in order. Or an atomic
-    batch, in one queue, which stays together and travels alone.
+    by message: in any queues and without an order, or in one queue and in order. Or messages that
+    were sent one by one, of one transport batch. Or an atomic batch, in one queue, which stays
+    together and travels alone.
     """
 
-    sink: BulkSlots
+    sink: BulkSlots | SinkList
     """Sink of the answers."""
 
     topic: bytes
@@ -125,11 +125,11 @@ class PendingBatch:
     sizes: Ints
     """Upper bound of each record's size."""
 
-    started_ms: int
-    """Time of the send, monotonic."""
+    started_ms: Ints | int
+    """Time of the send of all messages, or of each one, monotonic."""
 
     deadline_ms: int
-    """Time at which the send fails, monotonic."""
+    """Time at which the first message fails, monotonic."""
 
     sys_flags: Ints | int = 0
     """Compression bits of all messages, or of each one."""
@@ -142,6 +142,9 @@ class PendingBatch:
 
     unique_keys: KeyColumn = field(default_factory=lambda: NO_UNIQUE_KEYS)
     """Unique keys, assigned with the first transport batch and retained."""
+
+    deadlines_ms: Sequence[int] | None = None
+    """Time at which each message fails, monotonic. None = all fail at `deadline_ms`."""
 
     attempts: int = 0
     """Number of transport batches that the messages went into."""
@@ -203,7 +206,7 @@ class PendingBatch:
             return column if isinstance(column, int) else column[rows]
 
         return PendingBatch(
-            BulkSlots(self.sink.bulk, self.sink.positions[rows]),
+            self.sink.take(rows),
             self.topic,
             self.bodies.take(rows),
             self.properties.take(rows),
@@ -211,45 +214,73 @@ class PendingBatch:
             self.queues,
             self.queue_indices[rows],
             self.sizes[rows],
-            self.started_ms,
+            pick(self.started_ms),
             self.deadline_ms,
             pick(self.sys_flags),
+            deadlines_ms=None
+            if self.deadlines_ms is None
+            else np.array(self.deadlines_ms)[rows].tolist(),
             is_ordered=is_ordered or self.is_ordered,
         )
 
     def singles(self) -> list[PendingSend]:
         """Return the messages one by one, in order, as they are retried."""
-        keys = (
-            [b""] * len(self) if self.unique_keys is NO_UNIQUE_KEYS else self.unique_keys.tolist()
-        )
-        queues: list[int] = self.queue_indices.tolist()
-        flags = np.broadcast_to(self.flags, len(self)).tolist()
-        sys_flags = np.broadcast_to(self.sys_flags, len(self)).tolist()
+
+        def listed(column: Ints | int) -> list[int]:
+            rows: list[int] = np.broadcast_to(column, len(self)).tolist()
+            return rows
+
+        has_keys = self.unique_keys is not NO_UNIQUE_KEYS
         return [
-            PendingSend(
-                BulkSlot(self.sink.bulk, position),
-                self.topic,
-                self.bodies.row(row),
-                self.properties.row(row),
-                self.queues[queue],
-                self.is_ordered,
-                size,
-                self.started_ms,
-                self.deadline_ms,
-                flags[row],
-                sys_flags[row],
-                keys[row],
-                self.attempts,
-            )
-            for row, (position, queue, size) in enumerate(
-                zip(
-                    self.sink.positions.tolist(),
-                    queues,
-                    self.sizes.tolist(),
-                    strict=True,
-                )
+            PendingSend(*row)
+            for row in zip(
+                self.sink.slots(),
+                repeat(self.topic),
+                map(self.bodies.row, range(len(self))),
+                map(self.properties.row, range(len(self))),
+                [self.queues[index] for index in self.queue_indices.tolist()],
+                repeat(self.is_ordered),
+                self.sizes.tolist(),
+                listed(self.started_ms),
+                repeat(self.deadline_ms) if self.deadlines_ms is None else self.deadlines_ms,
+                listed(self.flags),
+                listed(self.sys_flags),
+                self.unique_keys.tolist() if has_keys else repeat(b""),
+                repeat(self.attempts),
+                strict=False,
             )
         ]
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[SendRow]) -> "PendingBatch":
+        """Return the messages of `rows`, at least one, all of one topic."""
+        (
+            sinks,
+            topics,
+            bodies,
+            properties,
+            queues,
+            _,
+            sizes,
+            started,
+            deadlines,
+            flags,
+            sys_flags,
+        ) = zip(*rows, strict=True)
+        return cls(
+            SinkList(sinks),
+            topics[0],
+            ByteColumn.listed(list(bodies)),
+            ByteColumn.listed(list(properties)),
+            np.array(flags) if any(flags) else 0,
+            queues,
+            np.arange(len(rows)),
+            np.array(sizes),
+            np.array(started),
+            min(deadlines),
+            np.array(sys_flags) if any(sys_flags) else 0,
+            deadlines_ms=deadlines,
+        )
 
 
 Pending = PendingSend | PendingBatch

@@ -16,7 +16,8 @@ from ternmq_model.message_id import UniqueKeys, ip_bytes
 from ternmq_model.names import check_topic, is_send_forbidden
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.batch.bulk import Bulk, BulkSlots
-from ternmq_producer.batch.pending_send import Pending, PendingBatch, PendingSend, ResultSink
+from ternmq_producer.batch.pending_send import Pending, PendingBatch
+from ternmq_producer.batch.result_sinks import ResultSink
 from ternmq_producer.batch.send_buffer import SendBuffer
 from ternmq_producer.batch.send_errors import timed_out
 from ternmq_producer.config import ProducerConfig
@@ -208,9 +209,19 @@ class MessageSender:
         size = publish_info.overhead_bytes + len(body) + len(properties)
         if not self.buffer.take_now(size):
             return False
-        self._hand_over(
-            sink, message, publish_info, properties, size, queue, selector, is_in_order,
-            started_ms, deadline_ms, body, sys_flag,
+        if queue is None and selector is None and not is_in_order:
+            # Most messages: no call and no tuple for each.
+            index = publish_info.next()
+            link = publish_info.links[index]
+            if link.is_avoided:
+                index = self.fault_strategy.next_index(publish_info)
+                link = publish_info.links[index]
+            queue = publish_info.queues[index]
+        else:
+            queue, link = self._choose(message, publish_info, queue, selector, size)
+        link.add_row(
+            (sink, publish_info.topic, body, properties, queue, is_in_order, size,
+             started_ms, deadline_ms, message.flag, sys_flag)
         )  # fmt: skip
         return True
 
@@ -240,9 +251,10 @@ class MessageSender:
                     body, sys_flag = self.compressor.compress(body)
             size = publish_info.overhead_bytes + len(body) + len(properties)
             await self.reserve(size, deadline_ms, ticket)
-            self._hand_over(
-                sink, message, publish_info, properties, size, queue, selector, is_in_order,
-                started_ms, deadline_ms, body, sys_flag,
+            queue, link = self._choose(message, publish_info, queue, selector, size)
+            link.add_row(
+                (sink, publish_info.topic, body, properties, queue, is_in_order, size,
+                 started_ms, deadline_ms, message.flag, sys_flag)
             )  # fmt: skip
 
     async def submit_batch(
@@ -281,38 +293,6 @@ class MessageSender:
                     is_ordered=is_in_order,
                 )
             )
-
-    def _hand_over(
-        self,
-        sink: ResultSink,
-        message: Message,
-        publish_info: TopicPublishInfo,
-        properties: bytes,
-        size: int,
-        queue: MessageQueue | None,
-        selector: QueueSelector | None,
-        is_in_order: bool,
-        started_ms: int,
-        deadline_ms: int,
-        body: bytes,
-        sys_flag: int,
-    ) -> None:
-        if queue is None and selector is None and not is_in_order:
-            # Most messages: no call and no tuple for each.
-            index = publish_info.next()
-            link = publish_info.links[index]
-            if link.is_avoided:
-                index = self.fault_strategy.next_index(publish_info)
-                link = publish_info.links[index]
-            queue = publish_info.queues[index]
-        else:
-            queue, link = self._choose(message, publish_info, queue, selector, size)
-        link.add(
-            PendingSend(
-                sink, publish_info.topic, body, properties, queue, is_in_order, size,
-                started_ms, deadline_ms, message.flag, sys_flag,
-            )
-        )  # fmt: skip
 
     def _choose(
         self,

@@ -27,7 +27,13 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_producer.batch.batch_encoding import StreamFormat
 from ternmq_producer.batch.batch_reply import SendFailure, deliver, fits, is_brokers_fault
 from ternmq_producer.batch.batcher import Batcher, ProducerBatch
-from ternmq_producer.batch.pending_send import Pending
+from ternmq_producer.batch.pending_send import (
+    ROW_DEADLINE,
+    ROW_IS_ORDERED,
+    Pending,
+    PendingSend,
+    SendRow,
+)
 from ternmq_producer.batch.send_buffer import SendBuffer
 from ternmq_producer.batch.send_errors import renewed, too_late
 from ternmq_producer.config import ProducerConfig
@@ -137,6 +143,7 @@ class BrokerLink:
             batches_max=owner.config.batches_unanswered_max,
             free=owner.buffer.give_back,
         )
+        self._add_row = self._batcher.add_row  # bound once, for every message
         self._format: StreamFormat | None = None
         self._stream: SendStream | None = None
         self._write_error: TernError | None = None
@@ -175,6 +182,17 @@ class BrokerLink:
         if pending.deadline_ms < self._timer_at_ms:
             self._arm(pending.deadline_ms)
         self._wake.set()
+
+    def add_row(self, row: SendRow) -> None:
+        """Send a new message, whose sink has the answer at its deadline at the latest."""
+        if row[ROW_IS_ORDERED]:
+            self.add(PendingSend(*row))
+            return
+        self._add_row(row)
+        if row[ROW_DEADLINE] < self._timer_at_ms:
+            self._arm(row[ROW_DEADLINE])
+        if not self._wake.is_set():
+            self._wake.set()
 
     def look(self) -> None:
         """Try a broker that is away again, since its route may have changed."""

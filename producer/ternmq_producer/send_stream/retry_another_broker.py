@@ -7,7 +7,8 @@ from ternmq_model.errors import TernError
 from ternmq_model.message import SendResult
 from ternmq_model.response_code import STORED_CODES, ResponseCode
 from ternmq_producer.batch.batcher import ProducerBatch
-from ternmq_producer.batch.pending_send import PendingSend, ResultSink
+from ternmq_producer.batch.pending_send import PendingSend
+from ternmq_producer.batch.result_sinks import ResultSink
 from ternmq_producer.config import ProducerConfig
 
 
@@ -61,6 +62,7 @@ def hold_back(
         queues = () if route is None else route.write_queues()
         return any(queue.broker_name != broker_name for queue in queues)
 
+    batch.separate()
     topics = {pending.topic.decode() for pending in batch.singles}
     topics = {topic for topic in topics if is_taken_elsewhere(topic)}
     held: list[PendingSend] = []

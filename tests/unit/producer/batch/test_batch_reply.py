@@ -4,15 +4,16 @@ import asyncio
 
 import numpy as np
 
-from ternmq_model.errors import BrokerBusy, MessageRefused
+from ternmq_model.errors import BrokerBusy, ConnectionLost, MessageRefused
 from ternmq_model.message import SendResult, SendStatus
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.batch.batch_reply import deliver, fits
 from ternmq_producer.batch.batcher import ProducerBatch
 from ternmq_producer.batch.bulk import Bulk
+from ternmq_producer.batch.pending_send import PendingBatch
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
-from tests.unit.producer.batch.test_batcher import Waiter, batch_of, bodies_of, pending
+from tests.unit.producer.batch.test_batcher import Waiter, batch_of, bodies_of, pending, row
 
 HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 
@@ -130,3 +131,17 @@ def test_batch_in_doubt_is_told_apart_from_one_not_stored() -> None:
     assert [failure.error.may_have_happened for failure in failures] == [True, False]
     assert [one.maybe_stored for one in batch.singles] == [True, False]
     assert isinstance(failures[1].error, MessageRefused)
+
+
+def test_messages_in_columns_get_their_own_places() -> None:
+    waiters = [Waiter() for _ in range(4)]
+    waiters[1].set_exception(ConnectionLost("cancelled"))
+    part = PendingBatch.of_rows([row(number, sink=sink) for number, sink in enumerate(waiters)])
+    part.unique_keys = np.array([b"K0", b"K1", b"K2", b"K3"])
+    batch = ProducerBatch(singles=[pending()], parts=[part])
+    assert deliver(batch, reply(5), store_host=HOST, broker_name="b") == []
+    result = answer(waiters[2])
+    assert isinstance(result, SendResult)
+    assert (result.message_id, result.queue) == ("K2", MessageQueue("t", "b", 2))
+    assert (result.queue_offset, result.physical_offset) == (3, 300)
+    assert isinstance(answer(waiters[1]), ConnectionLost)

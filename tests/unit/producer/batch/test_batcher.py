@@ -11,7 +11,7 @@ from ternmq_model.message import SendResult
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.batch.batcher import Batcher, ProducerBatch
 from ternmq_producer.batch.bulk import Bulk, BulkSlots
-from ternmq_producer.batch.pending_send import Pending, PendingBatch, PendingSend
+from ternmq_producer.batch.pending_send import Pending, PendingBatch, PendingSend, SendRow
 
 
 @dataclass
@@ -291,3 +291,80 @@ def test_batch_in_doubt_is_a_retry_and_expires_like_a_message() -> None:
     assert [len(expired.unsent), next_ms, freed.total] == [1, 10_000, 6000]
     assert len(some.drain()) == 1
     assert not some.can_send
+
+
+def row(number: int, *, sink: Waiter | None = None, topic: bytes = b"t", at: int = 1000) -> SendRow:
+    queue = MessageQueue(topic.decode(), "b", number % 8)
+    return (
+        sink or Waiter(), topic, b"%d" % number, b"p%d" % number, queue, False, 10, number, at,
+        number % 3, number % 2,
+    )  # fmt: skip
+
+
+def test_new_messages_travel_as_columns_and_are_retried_one_by_one() -> None:
+    some = batcher()
+    rows = [row(number) for number in range(30)]
+    for one in rows:
+        some.add_row(one)
+    batch = some.next_batch(0)
+    assert batch is not None
+    assert (len(batch), batch.singles, len(batch.parts)) == (30, [], 1)
+    assert batch.record_bytes == 300
+    for single, (sink, topic, body, properties, queue, *rest) in zip(
+        batch.as_singles(), rows, strict=True
+    ):
+        assert single.sink is sink
+        assert (single.topic, single.body, single.properties) == (topic, body, properties)
+        assert single.queue == queue
+        assert rest == [
+            single.is_ordered, single.record_bytes, single.started_ms, single.deadline_ms,
+            single.flag, single.sys_flag,
+        ]  # fmt: skip
+        assert single.attempts == 1
+
+
+def test_new_messages_of_a_rare_topic_travel_one_by_one() -> None:
+    some = batcher(batch_bytes=1_000_000)
+    for number in range(60):
+        some.add_row(row(number, topic=b"many" if number % 3 else b"few"))
+    batch = some.next_batch(0)
+    assert batch is not None
+    assert [one.topic for one in batch.singles] == [b"few"] * 20
+    assert [(part.topic, len(part)) for part in batch.parts] == [(b"many", 40)]
+
+
+def test_new_messages_that_no_caller_awaits_do_not_travel() -> None:
+    freed = Freed()
+    some = batcher(freed)
+    gone = Waiter()
+    for number in range(30):
+        some.add_row(row(number, sink=gone if number % 2 else None))
+    gone.set_exception(ConnectionLost("cancelled"))
+    assert bodies(some.next_batch(0)) == [b"%d" % number for number in range(0, 30, 2)]
+    assert freed.total == 150
+
+
+def test_new_messages_expire_each_at_its_deadline() -> None:
+    some = batcher()
+    for number in range(60):
+        some.add_row(row(number, at=1000 + number))
+    batch = some.next_batch(0)
+    assert batch is not None
+    for number in range(60, 70):
+        some.add_row(row(number, at=1000 + number))
+    expired, next_ms = some.expire(1003)
+    assert (bodies_of(expired.unanswered), next_ms) == ([b"0", b"1", b"2", b"3"], 1004)
+    for late in expired.unanswered:
+        late.sink.set_exception(ConnectionLost("late"))
+    expired, next_ms = some.expire(1061)
+    assert bodies_of(expired.unsent) == [b"60", b"61"]
+    assert bodies_of(expired.unanswered) == [b"%d" % number for number in range(4, 60)]
+    assert next_ms == 1062
+
+
+def test_new_messages_are_drained_one_by_one() -> None:
+    some = batcher()
+    for number in range(30):
+        some.add_row(row(number))
+    assert bodies_of(some.drain()) == [b"%d" % number for number in range(30)]
+    assert some.is_empty
