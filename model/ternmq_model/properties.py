@@ -85,6 +85,11 @@ RESERVED: Final = frozenset(
 )  # fmt: skip
 """Reserved names, which are illegal for user properties."""
 
+NOT_COPIED: Final = RESERVED | {
+    CHECK_IMMUNITY_S, SHARDING_KEY, TRANSACTION_ID, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID,
+}  # fmt: skip
+"""Names of properties that belong to one sending of a message, so a copy of a read message omits
+them. Fields or columns of their own carry tags, keys and the sharding key."""
 
 BROKERS_OWN: Final = frozenset(
     {

@@ -437,8 +437,8 @@ class Producer(Lifecycle):
         """Send a message for each row of columns, and return the results as arrays.
 
         `send_many` without an object for each message. Messages with a sharding key or a queue id
-        keep their order. They are no transaction: some may fail. Illegal rows are refused, and the
-        others are sent. With interceptors or traces, each legal row becomes a `Message` for them.
+        keep their order. No transaction: illegal rows are refused, others may fail, and the rest is
+        stored. With interceptors or traces, each legal row becomes a `Message` for them.
 
         Cancelling stops the waiting: the messages may be sent all the same.
 
@@ -446,22 +446,23 @@ class Producer(Lifecycle):
             topic: Topic of all messages.
             bodies: Bodies, not to be changed until the call ends: an Arrow array of binary values
                 or strings, a list of bytes, or a tuple of a buffer and the offsets between which
-                the bodies lie, one more than bodies. Or an Arrow `RecordBatch` or `Table` with the
-                columns `body`, `tags`, `keys`, `properties`, `shardingKey` and `queueId`, all but
-                the first optional, with the names and types of the columns in Spark; others are
-                ignored.
+                the bodies lie, one more than bodies. Or an Arrow `RecordBatch` or `Table`, or a
+                data frame, with the columns `body`, `tags`, `keys`, `properties`, `shardingKey` and
+                `queueId`, all but the first optional, of the types in Spark; others are ignored,
+                and beside `queueOffset`, as in `poll_columns`, `queueId` too.
             tags: Tag of all messages, or a column of tags. Columns are Arrow arrays, lists or numpy
                 arrays, with a null or None for rows without a value.
             keys: Column with the key of each message, or a list of its keys.
-            properties: Properties of all messages, or a column of maps.
+            properties: Properties of all messages, or a column of maps. An Arrow map with
+                `UNIQ_KEY` is that of a read message: properties of clients and brokers are left
+                out, and without `sharding_keys` its `__SHARDINGKEY` is the sharding key.
             sharding_keys: Sharding key of all messages, or a column of sharding keys.
             queue_ids: Queue id of all messages, or a column; refused if several brokers have it.
             timeout_s: Time limit that replaces `send_timeout_s`, for each part. See `send_many`.
 
         Raises:
-            SendColumnsFailed: Some messages were not stored, or may not have been; `results` has
-                the outcome of each.
-            UsageError: A column has another type or another length; nothing was sent.
+            SendColumnsFailed: Some messages were not stored, or may not be; `results` has all.
+            UsageError: A column has another type or length, or bad UTF-8; nothing was sent.
             IllegalName: The topic's name is illegal; nothing was sent.
         """
         columns = MessageColumns(

@@ -11,8 +11,10 @@ from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_model.columns.column_names import COLUMNS
 from ternmq_model.errors import CorruptRecord, MissingPackage, UsageError
+from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
 from tests.support.rows import row_of
+from tests.support.simulated_cluster import NAMESERVER, simulated_cluster
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
 from tests.support.virtual_time import run_in_virtual_time
@@ -160,3 +162,38 @@ def test_wrong_calls_and_a_missing_package_are_named(monkeypatch: pytest.MonkeyP
             assert len(await read(consumer, 40)) == 40
 
     in_cluster(test)
+
+
+def test_polled_rows_can_be_sent_to_another_topic() -> None:
+    async def main() -> None:
+        async with simulated_cluster() as cluster:
+            await cluster.put_topic("orders")
+            await cluster.put_topic("mirror", 2)
+            sent = [
+                Message("orders", b"%d" % n, "t", ["k"], {"color": "red"}, f"key {n % 3}")
+                for n in range(30)
+            ]
+            async with (
+                cluster.producer() as producer,
+                PullConsumer(
+                    "", nameserver=NAMESERVER, env=cluster.environment("reader")
+                ) as reader,
+            ):
+                await producer.send_many(sent)
+                reader.assign(await reader.queues("orders"))
+                copied = 0
+                while copied < len(sent):
+                    batch = await reader.poll_columns()
+                    copied += len(await producer.send_columns("mirror", batch))
+            found = [message for _, message in await cluster.records("mirror")]
+            assert {each.body for each in found} == {each.body for each in sent}
+            assert {(each.tags, *each.keys, each.properties["color"]) for each in found} == {
+                ("t", "k", "red")
+            }
+            queues = dict[str, set[object]]()
+            for queue, message in await cluster.records("mirror"):
+                queues.setdefault(message.sharding_key, set()).add(queue)
+            assert sorted(queues) == ["key 0", "key 1", "key 2"]
+            assert all(len(each) == 1 for each in queues.values())
+
+    run_in_virtual_time(main())

@@ -223,16 +223,19 @@ def test_bodies_may_lie_in_one_buffer() -> None:
                 text,
                 pa.Table.from_arrays([text], ["body"]),
                 text.combine_chunks().cast(pa.large_string()),
+                text.cast(pa.string_view()),
+                text.cast(pa.binary_view()),
                 pa.array([b"--", b"x", b"yy", b"zzz"])[1:],
             ):
                 await producer.send_columns(TOPIC, bodies)
             await producer.send_columns(TOPIC, pa.array([b"ab", b"cd"], pa.binary(2))[1:])
             sent = [body for batch in cluster.first.sending.batches for body in batch.bodies]
-            assert sent == [b"x", b"yy", b"zzz"] * 6 + [b"cd"]
+            assert sent == [b"x", b"yy", b"zzz"] * 8 + [b"cd"]
 
     run_in_virtual_time(main())
 
 
+A = pa.array(["a"])
 WRONG_KINDS: list[tuple[dict[str, Any], str]] = [
     ({"bodies": b"abc"}, "bodies is bytes, must be"),
     ({"bodies": pa.array([1, 2])}, "bodies is an Arrow array of int64"),
@@ -246,7 +249,10 @@ WRONG_KINDS: list[tuple[dict[str, Any], str]] = [
     ({"bodies": [b"a"], "queue_ids": [1.5]}, "queue_ids must be whole numbers"),
     ({"bodies": [b"a"], "queue_ids": -7}, "is no queue id"),
     ({"bodies": [b"a"], "properties": pa.array(["x"])}, "must be one of maps"),
-    ({"bodies": pa.table({"value": ["x"]})}, "no column 'body'"),
+    ({"bodies": pa.table({"value": ["x"]})}, "no column 'body', only value"),
+    ({"bodies": pa.table([A, A], ["body", "body"])}, "several columns 'body'"),
+    ({"bodies": pa.table([A, A, A], ["body", "tags", "tags"])}, "several columns 'tags'"),
+    ({"bodies": [b"a"], "queue_ids": pa.array([1 << 63], pa.uint64())}, "cannot convert to int64"),
     ({"bodies": pa.table({"body": ["x"], "tags": ["t"]}), "tags": "t"}, "give one"),
 ]
 
@@ -280,8 +286,10 @@ def test_illegal_rows_are_refused_and_the_others_sent() -> None:
             assert not caught.value.may_have_happened
             with pytest.raises(SendColumnsFailed, match=r"1 of 2 messages failed; .*body is str"):
                 await producer.send_columns(TOPIC, [b"f", "g"])
+            with pytest.raises(SendColumnsFailed, match=r"1 of 2 .*body is bytearray"):
+                await producer.send_columns(TOPIC, (b"h", bytearray(b"i")))
             sent = [body for batch in cluster.first.sending.batches for body in batch.bodies]
-            assert sent == [b"a", b"f"]
+            assert sent == [b"a", b"f", b"h"]
 
     run_in_virtual_time(main())
 

@@ -31,13 +31,8 @@ RESERVED_PROPERTIES: Final[frozenset[str]] = (
 )
 """Names of properties that columns, clients, brokers or the sink set."""
 
-NOT_COPIED: Final[frozenset[str]] = RESERVED_PROPERTIES | {
-    properties.TRANSACTION_ID,
-    properties.DLQ_ORIGIN_TOPIC,
-    properties.DLQ_ORIGIN_MESSAGE_ID,
-}
-"""Names of properties that belong to one sending of a message, so a copy omits them. Columns of
-their own carry tags, keys and the sharding key."""
+NOT_COPIED: Final[frozenset[str]] = properties.NOT_COPIED | NAMES
+"""Names of properties that a copy of a read message omits."""
 
 
 @dataclass(frozen=True, slots=True)

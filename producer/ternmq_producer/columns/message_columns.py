@@ -144,14 +144,14 @@ class MessageColumns:
         topic: Topic of all messages.
         bodies: See `Producer.send_columns`, as for the others.
         tags: Tag of each message, or of all.
-        keys: Keys of each message, or of all.
+        keys: Keys of each message.
         properties: Properties of each message, or of all.
         sharding_keys: Sharding key of each message, or of all.
         queue_ids: Queue id of each message, or of all.
         suffix: Encoded properties behind all others of each message.
 
     Raises:
-        UsageError: A column has another type or another length.
+        UsageError: A column has another type or another length, or a string that is no UTF-8.
         IllegalName: The topic's name is illegal.
     """
 
@@ -180,12 +180,16 @@ class MessageColumns:
         self._bodies, self._errors = _bodies(topic, bodies)
         count = len(self._bodies)
         self._queue_ids = _queue_ids(given["queue_ids"], count)
-        self._sharding = DistinctColumn.of("sharding_key", topic, given["sharding_keys"], count)
+        properties, read_keys = mapping_column(topic, given["properties"], count)
+        sharding_keys = given["sharding_keys"]
+        if sharding_keys is None:
+            sharding_keys = read_keys
+        self._sharding = DistinctColumn.of("sharding_key", topic, sharding_keys, count)
         columns: list[PropertyColumn | None] = [
             DistinctColumn.of("tags", topic, given["tags"], count),
             key_column(topic, given["keys"], count),
             self._sharding,
-            mapping_column(topic, given["properties"], count),
+            properties,
         ]
         self._columns = [column for column in columns if column is not None]
 
@@ -237,17 +241,30 @@ _NAMES: Final = {
 }
 """Columns of a batch by the argument that they stand for: the names of Spark's columns."""
 
+_PLACE: Final = "queueOffset"
+"""Column of a batch of read messages, as of `poll_columns` and of the Spark source."""
 
-def _take_columns(batch: Mapping[str, Any], given: dict[str, Any]) -> Any:
+
+def _take_columns(batch: Sequence[tuple[str, Any]], given: dict[str, Any]) -> Any:
     """Put the columns of a batch into `given`, and return the bodies."""
-    if "body" not in batch:
-        raise UsageError(f"the batch has no column 'body', only {', '.join(batch) or 'none'}")
+    wanted = {"body", *_NAMES.values()}
+    if any(name == _PLACE for name, _ in batch):
+        wanted.remove(_NAMES["queue_ids"])  # the queue that the message was read from
+    columns: dict[str, Any] = {}
+    for name, column in batch:
+        if name in columns:
+            raise UsageError(f"the batch has several columns {name!r}")
+        if name in wanted:
+            columns[name] = column
+    if "body" not in columns:
+        found = ", ".join(name for name, _ in batch)
+        raise UsageError(f"the batch has no column 'body', only {found or 'none'}")
     for argument, name in _NAMES.items():
-        if name in batch:
+        if name in columns:
             if given[argument] is not None:
                 raise UsageError(f"{argument}: the batch has a column {name!r} too; give one")
-            given[argument] = batch[name]
-    return batch["body"]
+            given[argument] = columns[name]
+    return columns["body"]
 
 
 def _bodies(topic: str, bodies: Any) -> tuple[ByteColumn, dict[int, IllegalMessage]]:
@@ -259,7 +276,7 @@ def _bodies(topic: str, bodies: Any) -> tuple[ByteColumn, dict[int, IllegalMessa
         )
         for row in () if is_null is None else np.flatnonzero(is_null).tolist():
             errors[row] = IllegalMessage(f"message for {topic!r}: body is null, must be bytes")
-    elif is_kind(bodies, tuple) and len(bodies) == 2 and not is_kind(bodies[1], bytes):
+    elif is_kind(bodies, tuple) and len(bodies) == 2 and _are_offsets(bodies[1]):
         column = _between(*bodies)
     elif is_kind(bodies, list, tuple):
         values: list[Any] = list(bodies)
@@ -279,6 +296,11 @@ def _bodies(topic: str, bodies: Any) -> tuple[ByteColumn, dict[int, IllegalMessa
     return column, errors
 
 
+def _are_offsets(value: object) -> bool:
+    """Return whether the second value of two has offsets, and is no body."""
+    return value is not None and not is_kind(value, bytes, bytearray, memoryview, str)
+
+
 def _between(buffer: Any, given: Any) -> ByteColumn:
     """Return the bodies between each two offsets in a buffer."""
     try:
@@ -288,8 +310,7 @@ def _between(buffer: Any, given: Any) -> ByteColumn:
     offsets = _numbers("bodies: the offsets", given)
     if not len(offsets):
         raise UsageError("bodies: the offsets are empty, must be one more than the messages")
-    if offsets[0] < 0 or offsets[-1] > len(data) or (np.diff(offsets) < 0).any():
-        raise UsageError(f"bodies: the offsets must ascend from 0 to at most {len(data)}")
+    arrow_values.check_offsets("bodies", offsets, len(data))
     return ByteColumn.between(data, offsets)
 
 

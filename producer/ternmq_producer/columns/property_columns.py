@@ -20,8 +20,11 @@ from ternmq_model.properties import (
     KEYS,
     NAME_END,
     NAME_END_CODE,
+    NOT_COPIED,
     PAIR_END_BYTE,
     PAIR_END_CODE,
+    SHARDING_KEY,
+    UNIQUE_KEY,
     encode_name,
 )
 from ternmq_producer.columns import arrow_values
@@ -278,7 +281,7 @@ def key_column(topic: str, given: Any, count: int) -> PropertyColumn | None:
     array = arrow_values.as_array("keys", given)
     check_length("keys", len(array), count)
     if arrow_values.is_list(array):
-        (values,), bounds = arrow_values.flattened(array)
+        (values,), bounds = arrow_values.flattened("keys", array)
         column, missing = arrow_values.texts("keys", values)
         return KeyListColumn(topic, column, missing, bounds[:-1], bounds[1:])
     column, missing = arrow_values.texts("keys", array)
@@ -287,26 +290,31 @@ def key_column(topic: str, given: Any, count: int) -> PropertyColumn | None:
     return KeyListColumn(topic, column, None, rows[:-1], ends)
 
 
-def mapping_column(topic: str, given: Any, count: int) -> PropertyColumn | None:
-    """Return the column of properties of a given value; None = no row has one.
+def mapping_column(topic: str, given: Any, count: int) -> tuple[PropertyColumn | None, Any]:
+    """Return the column of properties of a given value, and an array of sharding keys in it.
+
+    Rows of read messages, which an Arrow map with a unique key shows, have no column of sharding
+    keys beside it; their properties of `NOT_COPIED` are left out. None = no row has one.
 
     Raises:
         UsageError: The column has another type or another length.
     """
     if given is None:
-        return None
+        return None, None
     if isinstance(given, Mapping):
         zeros = np.zeros(count, dtype=np.int64)
-        return DistinctColumn("properties", topic, zeros, [given])
+        return DistinctColumn("properties", topic, zeros, [given]), None
     if not arrow_values.is_arrow(given):
         values = _listed("properties", given, "a mapping for all messages")
         check_length("properties", len(values), count)
-        return ObjectColumn("properties", topic, values)
+        return ObjectColumn("properties", topic, values), None
     array = arrow_values.as_array("properties", given)
     check_length("properties", len(array), count)
+    if arrow_values.is_null(array):
+        return None, None
     if not arrow_values.is_map(array):
         raise UsageError(f"properties is an Arrow array of {array.type}, must be one of maps")
-    (keys, items), bounds = arrow_values.flattened(array)
+    (keys, items), bounds = arrow_values.flattened("properties", array)
     names, _ = arrow_values.texts("properties", keys)
     texts, missing = arrow_values.texts("properties", items)
     codes, distinct = arrow_values.distinct_texts("properties", keys)
@@ -314,7 +322,23 @@ def mapping_column(topic: str, given: Any, count: int) -> PropertyColumn | None:
     is_bad = np.array([*illegal, False])[codes] | (texts.sizes == 0)
     if missing is not None:
         is_bad |= missing
-    return MapColumn(topic, MapEntries(names, texts, codes, is_bad), len(distinct), bounds)
+    entries = MapEntries(names, texts, codes, is_bad)
+    if UNIQUE_KEY not in distinct:
+        return MapColumn(topic, entries, len(distinct), bounds), None
+    rows = np.repeat(np.arange(count), np.diff(bounds))
+    is_read = np.zeros(count, dtype=np.bool_)
+    is_read[rows[codes == distinct.index(UNIQUE_KEY)]] = True
+    of_read = is_read[rows]
+    sharding_keys = None
+    if SHARDING_KEY in distinct:
+        found = np.flatnonzero(of_read & (codes == distinct.index(SHARDING_KEY)))
+        indices = np.full(count, -1)
+        indices[rows[found]] = found
+        sharding_keys = arrow_values.taken(items, indices)
+    kept = np.flatnonzero(~(of_read & np.array([each in NOT_COPIED for each in distinct])[codes]))
+    entries = MapEntries(names.take(kept), texts.take(kept), codes[kept], is_bad[kept])
+    bounds = np.searchsorted(kept, bounds)
+    return MapColumn(topic, entries, len(distinct), bounds), sharding_keys
 
 
 def _text(data: bytes) -> str:

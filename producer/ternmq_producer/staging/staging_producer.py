@@ -172,8 +172,8 @@ class StagingProducer(Lifecycle):
             timeout_s: Time limit, as for `stage`.
 
         Raises:
-            UsageError: A column has another type or length, or `staged_for` or `immunity_s` is
-                illegal; nothing was sent.
+            UsageError: A column has another type or length, or a string that is no UTF-8, or
+                `staged_for` or `immunity_s` is illegal; nothing was sent.
             StageFailed: Some messages are illegal or not stored, or may not be; its `staged` has
                 the others.
         """

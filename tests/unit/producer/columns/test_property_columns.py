@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ternmq_model.columns.arrow import arrow as pa
+from ternmq_model.errors import UsageError
 from ternmq_producer.columns.message_columns import EncodedColumns, MessageColumns
 
 MAP = pa.map_(pa.string(), pa.string())
@@ -67,3 +68,110 @@ def test_values_outside_the_rows_of_an_array_are_not_looked_at() -> None:
         b"",
         b"KEYS\x01b c\x02",
     ]
+
+
+def test_types_without_offsets_are_converted() -> None:
+    texts = pa.array(["a", "b", None])
+    lists = [["a", "b"], ["c"], None]
+    wanted = [b"KEYS\x01a\x02", b"KEYS\x01b\x02", b""]
+    for one in (texts.cast(pa.string_view()), texts.dictionary_encode()):
+        assert encoded(keys=one).properties.copies() == wanted
+        assert encoded(tags=one).properties.copies() == [
+            each.replace(b"KEYS", b"TAGS") for each in wanted
+        ]
+    views = pa.DictionaryArray.from_arrays([0, 1, None], pa.array(["a", "b"], pa.string_view()))
+    assert encoded(keys=views).properties.copies() == wanted
+    wanted = [b"KEYS\x01a b\x02", b"KEYS\x01c\x02", b""]
+    of_codes = pa.ListArray.from_arrays(
+        pa.array([0, 2, 3, 3], pa.int32()), pa.array(["a", "b", "c"]).dictionary_encode()
+    )
+    for kind in (pa.list_view(pa.string()), pa.large_list_view(pa.string_view())):
+        assert encoded(keys=pa.array(lists, kind)).properties.copies() == wanted
+    assert encoded(keys=of_codes).properties.copies() == wanted
+    pairs = pa.MapArray.from_arrays([0, 1], texts[:1].cast(pa.string_view()), of_codes.values[1:2])
+    assert encoded(properties=pairs).properties.copies() == [b"a\x01b\x02"]
+
+
+def test_columns_of_nulls_add_no_property() -> None:
+    nulls = pa.nulls(3)
+    chunk = encoded(tags=nulls, keys=nulls, properties=nulls, sharding_keys=nulls, queue_ids=nulls)
+    assert chunk.properties.copies() == [b"", b"", b""]
+    assert not chunk.errors
+
+
+def from_buffers(offsets: list[int], data: bytes) -> Any:
+    """Return an array of strings that pyarrow has not checked."""
+    buffers = [None, pa.py_buffer(np.array(offsets, dtype=np.int32)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
+
+
+BROKEN = from_buffers([0, 1, 3], b"a\xffb")
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"tags": BROKEN}, "tags: Invalid UTF8 sequence at string index 1"),
+        ({"sharding_keys": BROKEN}, "sharding_key: Invalid UTF8 sequence"),
+        ({"keys": BROKEN}, "keys: Invalid UTF8 sequence"),
+        ({"keys": pa.ListArray.from_arrays([0, 1, 2], BROKEN)}, "keys: Invalid UTF8 sequence"),
+        ({"properties": pa.MapArray.from_arrays([0, 2], BROKEN, BROKEN)}, "Invalid UTF8 sequence"),
+        (
+            {"properties": pa.MapArray.from_arrays([0, 2], pa.array(["a", "b"]), BROKEN)},
+            "properties: Invalid UTF8 sequence",
+        ),
+        ({"keys": from_buffers([0, 2, 1], b"abc")}, "keys: the offsets must ascend"),
+        ({"tags": pa.array([True])}, "tags is an Arrow array of bool, must be one of strings"),
+        (
+            {
+                "keys": pa.ListArray.from_arrays(
+                    [0, 1], pa.DictionaryArray.from_arrays([0], pa.array(["a"], pa.string_view()))
+                )
+            },
+            r"keys is an Arrow array of list<item: dictionary<values=string_view.*cannot convert",
+        ),
+    ],
+)
+def test_broken_and_other_arrays_are_refused_by_name(columns: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        encoded(**columns)
+
+
+def test_broken_text_outside_the_rows_is_no_fault() -> None:
+    assert encoded(keys=BROKEN[:1]).properties.copies() == [b"KEYS\x01a\x02"]
+
+
+def test_rows_of_read_messages_keep_what_a_copy_keeps() -> None:
+    rows = [
+        [
+            ("TAGS", "t"),
+            ("UNIQ_KEY", "1"),
+            ("color", "red"),
+            ("__SHARDINGKEY", "k"),
+            ("DELAY", "3"),
+        ],
+        [("color", "blue")],
+        [("TAGS", "t")],
+        [("UNIQ_KEY", "2"), ("CLUSTER", "c"), ("SPARK_ROW", "9")],
+    ]
+    properties = pa.array(rows, MAP)
+    chunk = encoded(properties=properties)
+    assert chunk.properties.copies() == [
+        b"__SHARDINGKEY\x01k\x02color\x01red\x02", b"color\x01blue\x02", b"SPARK_ROW\x019\x02",
+    ]  # fmt: skip
+    assert "'TAGS' is reserved" in str(chunk.errors[2])
+    keyed = encoded(properties=properties[:1], sharding_keys=["other"])
+    assert keyed.properties.copies() == [b"__SHARDINGKEY\x01other\x02color\x01red\x02"]
+
+
+def test_data_frame_is_a_batch() -> None:
+    class Frame:
+        columns = ("body", "tags")
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            table = pa.table({"body": ["x", "y"], "tags": ["t", None]})
+            return table.__arrow_c_stream__(requested_schema)
+
+    (chunk,) = MessageColumns("topic", Frame()).encoded()
+    assert chunk.bodies.copies() == [b"x", b"y"]
+    assert chunk.properties.copies() == [b"TAGS\x01t\x02", b""]
