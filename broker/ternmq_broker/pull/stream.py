@@ -38,6 +38,10 @@ both sides: at half this size catch-up is 25 % slower. The 1 MiB of the contract
 _FREE_BYTES_MIN: Final = 64 << 10
 """Free bytes of a reply below which it is full."""
 
+_RUN_BYTES: Final = 2 << 20
+"""Bytes of full replies that a handle gets before the next one has its turn. A reader decodes the
+replies of one queue together, which takes less time for each message."""
+
 _TURN_MESSAGES_MAX: Final = 8192
 _COLD: Final = ReadLimits(256, 256 << 10)
 """Limits of a read from the disk, which fills a reply alone: a multiple of RocketMQ's 64 KiB."""
@@ -70,6 +74,9 @@ class _QueueHandle:
     is_over: bool = False
     is_reading: bool = False
     held: HeldPull | None = None
+    run_bytes: int = 0
+    """Bytes of the full replies since its turn came."""
+
     scans: int = 0
     damaged: int = 0
     checked: object = _NEVER
@@ -201,11 +208,21 @@ class PullingStream:
         if handle.held is None and not handle.is_reading:
             self._enter_row(handle)
 
-    def _enter_row(self, handle: _QueueHandle) -> None:
+    def _enter_row(self, handle: _QueueHandle, *, is_first: bool = False) -> None:
         if not handle.in_row and handle.has_credit:
             handle.in_row = True
-            self._row.append(handle)
+            if is_first:
+                self._row.appendleft(handle)
+            else:
+                self._row.append(handle)
             self._changed.set()
+
+    def _goes_on(self, handle: _QueueHandle, read_bytes: int) -> bool:
+        """Return whether a handle keeps its turn after a read of so many bytes."""
+        handle.run_bytes += read_bytes
+        if read_bytes <= REPLY_BYTES_MAX // 2 or handle.run_bytes >= _RUN_BYTES:
+            handle.run_bytes = 0
+        return handle.run_bytes > 0
 
     def _drop(self, handle: _QueueHandle) -> None:
         handle.is_over = True
@@ -351,7 +368,7 @@ class PullingStream:
         if next_offset >= end:
             self._hold(handle)
         else:
-            self._enter_row(handle)
+            self._enter_row(handle, is_first=self._goes_on(handle, result.record_bytes))
         handle.scans += not count
         handle.damaged += result.skipped
         is_news = next_offset != handle.reported_offset and (
