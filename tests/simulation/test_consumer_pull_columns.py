@@ -71,6 +71,18 @@ def test_polled_columns_have_every_message_once_and_in_order() -> None:
     in_cluster(test)
 
 
+def test_full_replies_are_gathered_to_longer_batches() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        queue = cluster.queues[0]
+        for _ in range(60):
+            cluster.append(queue, bytes(24 << 10))
+        async with consumer_at(cluster) as consumer:
+            consumer.assign([queue])
+            assert (await consumer.poll_columns()).num_rows == 60
+
+    in_cluster(test)
+
+
 def test_rows_equal_polled_messages_also_in_turns() -> None:
     async def test(cluster: ToyCluster) -> None:
         count = cluster.fill(60, tags=("Aa", "x"))

@@ -2,16 +2,18 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, QueueSubscriber
 from ternmq_model.arrays import INT32_BYTES, read_int32s
-from ternmq_model.errors import CorruptRecord, RefusedError
+from ternmq_model.errors import CorruptRecord, MissingPackage, RefusedError
 from ternmq_model.message_batch import decode_records
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record.format import read_physical_offset
+from ternmq_model.record.format import read_physical_offset, read_queue_offset
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -19,13 +21,25 @@ from ternmq_protos.v1 import messages_pb2 as messages
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_DECODED_BYTES: Final = 2 << 20
+"""Most bytes of several replies that are decoded as one batch of columns. A decoder's calls cost a
+millisecond for any number of rows: a reply of 512 KiB alone takes twice as long for each row."""
+
 
 class _FetchedBatch(NamedTuple):
-    """Records of one reply, not decoded."""
+    """Records of one reply, or of several ones, not decoded."""
 
     records: bytes
     record_sizes: bytes
     next_offset: QueueOffset
+
+
+def _join(batches: Sequence[_FetchedBatch]) -> _FetchedBatch:
+    if len(batches) == 1:
+        return batches[0]
+    records = b"".join([each.records for each in batches])
+    sizes = b"".join([each.record_sizes for each in batches])
+    return _FetchedBatch(records, sizes, batches[-1].next_offset)
 
 
 class FetchedQueue:
@@ -79,6 +93,11 @@ class FetchedQueue:
     def has_something(self) -> bool:
         """True while records are waiting."""
         return bool(self._batches)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the waiting records."""
+        return sum(len(each.records) for each in self._batches)
 
     @property
     def is_reading(self) -> bool:
@@ -142,7 +161,7 @@ class FetchedQueue:
         return part
 
     def take_columns(self, columns: Sequence[str]) -> "tuple[pa.RecordBatch, int]":
-        """Return the messages of the next batch as rows, and the length of their records in bytes.
+        """Return the messages of the next batches as rows, and the bytes of their records.
 
         The position moves past them. The filter may drop all rows. A batch whose decompressed
         bodies are too long for one Arrow batch is returned in parts.
@@ -151,31 +170,52 @@ class FetchedQueue:
             CorruptRecord: The next batch is corrupt. It is read again; the position stays.
             MissingPackage: A compressed body needs a package. The batch and the position stay.
         """
-        from ternmq_model.columns.pulled_batch import decode_columns
-
         if self._taken:
             self._drop_first(self._taken)
-        batch = self._batches[0]
         assert self.position is not None, "reading has begun"
+        count = self._count_to_decode()
+        if count > 1:
+            with suppress(CorruptRecord, MissingPackage):
+                return self._take_rows(count, columns)
+            # Batches before the refused one may be good.
         try:
-            rows = decode_columns(
-                batch.records,
-                read_int32s(batch.record_sizes),
-                self.queue,
-                tags=self._subscription.tags,
-                columns=columns,
-                check_crc=self._check_crc,
-            )
-            self._check_offsets(rows.first_offset, rows.last_offset, batch)
+            return self._take_rows(1, columns)
         except CorruptRecord:
             self._read_again(self.position)
             raise
+
+    def _count_to_decode(self) -> int:
+        """Return the number of the first batches that are decoded together."""
+        left = _DECODED_BYTES
+        for count, batch in enumerate(self._batches):
+            left -= len(batch.records)
+            if left < 0:
+                return max(count, 1)
+        return len(self._batches)
+
+    def _take_rows(self, count: int, columns: Sequence[str]) -> "tuple[pa.RecordBatch, int]":
+        """Return the first `count` batches as `take_columns`. An error leaves them all."""
+        from ternmq_model.columns.pulled_batch import decode_columns
+
+        batches = list(islice(self._batches, count))
+        batch = _join(batches)
+        rows = decode_columns(
+            batch.records,
+            read_int32s(batch.record_sizes),
+            self.queue,
+            tags=self._subscription.tags,
+            columns=columns,
+            check_crc=self._check_crc,
+        )
+        self._check_offsets(batches)
+        for _ in batches:
+            self._batches.popleft()
+        self._decoded = []
         if rows.inspected * INT32_BYTES < len(batch.record_sizes):
+            self._batches.appendleft(batch)
             self._drop_first(rows.inspected)
             self.position = QueueOffset(rows.last_offset + 1)
         else:
-            self._batches.popleft()
-            self._decoded = []
             self.position = batch.next_offset
         if self._pulled is not None:
             self._pulled.release(rows.inspected, rows.record_bytes)
@@ -218,19 +258,25 @@ class FetchedQueue:
         assert self.position is not None, "reading has begun"
         try:
             found = decode_records(batch.records, sizes, self.queue, check_crc=self._check_crc)
-            self._check_offsets(found[0].queue_offset, found[-1].queue_offset, batch)
+            self._check_offsets([batch])
         except CorruptRecord:
             self._read_again(self.position)
             raise
         return found
 
-    def _check_offsets(self, first: int, last: int, batch: _FetchedBatch) -> None:
-        if self.position is None or not self.position <= first <= last < batch.next_offset:
-            raise CorruptRecord(
-                read_physical_offset(batch.records),
-                f"queue offsets {first} to {last} were not requested: {self.position} to "
-                f"{batch.next_offset}",
-            )
+    def _check_offsets(self, batches: Sequence[_FetchedBatch]) -> None:
+        """Raise `CorruptRecord` unless each batch has the queue offsets behind the one before."""
+        position = self.position
+        for records, sizes, next_offset in batches:
+            first = read_queue_offset(records, 0)
+            last = read_queue_offset(records, len(records) - int(read_int32s(sizes)[-1]))
+            if position is None or not position <= first <= last < next_offset:
+                raise CorruptRecord(
+                    read_physical_offset(records),
+                    f"queue offsets {first} to {last} were not requested: {position} to "
+                    f"{next_offset}",
+                )
+            position = next_offset
 
     def _read_again(self, offset: QueueOffset) -> None:
         """Drop what is waiting, and read again from `offset` on. Nothing is settled by it."""

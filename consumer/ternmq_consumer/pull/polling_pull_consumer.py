@@ -4,6 +4,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ternmq_consumer.pull.seeking_pull_consumer import SeekingPullConsumer
@@ -20,6 +21,17 @@ T = TypeVar("T")
 
 POLL_MESSAGES_MAX: Final = 4096
 """Default of the most messages of one `poll`."""
+
+_MANY_BYTES: Final = 256 << 10
+"""Waiting bytes of records of which a full reply of a broker has more: others probably follow."""
+
+_ENOUGH_BYTES: Final = 2 << 20
+"""Waiting bytes of records that are decoded without a wait for more."""
+
+_NEXT_REPLY_S: Final = 0.001
+_GATHERING_S: Final = 0.004
+_GATHERING_TIMEOUT_S: Final = 0.1
+"""Longest waits for one more reply and for all of them, and the timeout of a call that waits, s."""
 
 
 class PollingPullConsumer(SeekingPullConsumer):
@@ -77,9 +89,11 @@ class PollingPullConsumer(SeekingPullConsumer):
 
         The batch has the columns of the Spark source, and no Python object is made for a message.
         Rows of one queue come in the order of their offsets; the queues take turns. A call returns
-        what the consumer has prefetched, up to some hundred KiB and the rest of one reply of a
-        broker. Positions, commits, filters and errors are those of `poll`, and the two calls may
-        alternate. A compressed body that cannot be decompressed is null.
+        what the consumer has prefetched, up to 2 MiB of one queue, or up to some hundred KiB of
+        several ones and the rest of one reply of a broker. It waits up to 4 ms for more while a
+        broker sends full replies and `timeout_s` is 0.1 or more. Positions, commits, filters and
+        errors are those of `poll`, and the two calls may alternate. A compressed body that cannot
+        be decompressed is null.
 
         Args:
             timeout_s: Longest wait for a message, s. 0 = no wait.
@@ -98,11 +112,20 @@ class PollingPullConsumer(SeekingPullConsumer):
         from ternmq_model.columns.batches import empty_batch
 
         names = check_columns(columns)
-        found = await self._poll(timeout_s, lambda: self._queues.take_columns(names))
+        take = partial(self._queues.take_columns, names)
+        found = await self._poll(timeout_s, take, gathers=True)
         return empty_batch(names) if found is None else found
 
-    async def _poll(self, timeout_s: float, take: Callable[[], T | None]) -> T | None:
-        """Wait until `take` returns something; None = nothing within `timeout_s`."""
+    async def _poll(
+        self, timeout_s: float, take: Callable[[], T | None], *, gathers: bool = False
+    ) -> T | None:
+        """Wait until `take` returns something; None = nothing within `timeout_s`.
+
+        Args:
+            timeout_s: Longest wait, s.
+            take: Function that returns messages.
+            gathers: True = a little time is given to further replies of a broker that has many.
+        """
         timeout_s = (
             timeout_s if timeout_s == float("inf") else check_seconds("timeout_s", timeout_s)
         )
@@ -112,6 +135,8 @@ class PollingPullConsumer(SeekingPullConsumer):
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while True:
+                    if gathers and timeout_s >= _GATHERING_TIMEOUT_S:
+                        await self._gather()
                     await self._seeks.settled()  # what was read before is not given out meanwhile
                     if found := take():
                         return found
@@ -119,3 +144,13 @@ class PollingPullConsumer(SeekingPullConsumer):
                     self._queues.arrived.clear()
                     await self._queues.arrived.wait()
         return None
+
+    async def _gather(self) -> None:
+        """Wait for more replies while enough records wait to expect them, and too few to decode."""
+        queues = self._queues
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GATHERING_S):
+                while _MANY_BYTES <= queues.waiting_bytes < _ENOUGH_BYTES:
+                    queues.arrived.clear()
+                    async with asyncio.timeout(_NEXT_REPLY_S):
+                        await queues.arrived.wait()

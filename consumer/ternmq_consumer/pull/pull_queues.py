@@ -51,6 +51,11 @@ class PullQueues:
         return len(self._fetched)
 
     @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the records that the next calls take."""
+        return sum(each.waiting_bytes for each in self._ready if each.queue not in self._paused)
+
+    @property
     def all(self) -> list[FetchedQueue]:
         """All queues, in the order of their addition."""
         return list(self._fetched.values())

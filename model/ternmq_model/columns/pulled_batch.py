@@ -37,7 +37,6 @@ class PulledRows(NamedTuple):
     record_bytes: int
     """Length of the inspected records."""
 
-    first_offset: QueueOffset
     last_offset: QueueOffset
     """Queue offset of the last inspected record."""
 
@@ -157,6 +156,5 @@ def decode_columns(
         batch,
         built.inspected,
         int(starts[last] + lengths[last]),
-        read_queue_offset(data, 0),
         read_queue_offset(data, int(starts[last])),
     )

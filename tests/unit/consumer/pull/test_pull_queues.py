@@ -167,7 +167,6 @@ def test_error_behind_taken_messages_is_raised_by_the_next_take(
 ) -> None:
     queues = queues_of(FIRST, SECOND)
     arrive(queues.get(FIRST), [0, 1])
-    arrive(queues.get(FIRST), [2])
     arrive(queues.get(SECOND), [7], *compress(b"text" * 100, "lz4", 0))
     with monkeypatch.context() as without:
         if take is taken:
@@ -181,6 +180,7 @@ def test_error_behind_taken_messages_is_raised_by_the_next_take(
         else:
             without.setitem(sys.modules, "lz4.frame", None)
         assert take(queues, 9) == [(0, 0), (0, 1)]
+        arrive(queues.get(FIRST), [2])
         with pytest.raises(MissingPackage):
             take(queues, 9)
         assert take(queues, 9) == [(0, 2)], "the failing queue waits for its turn"
@@ -188,6 +188,38 @@ def test_error_behind_taken_messages_is_raised_by_the_next_take(
             take(queues, 9)
     assert queues.get(SECOND).position == 0
     assert take(queues, 9) == [(1, 7)]
+
+
+def test_replies_of_a_queue_become_one_batch_of_columns() -> None:
+    queues = queues_of(FIRST)
+    for offsets in ([0, 1], [2], [3]):
+        arrive(queues.get(FIRST), offsets)
+    assert taken_columns(queues) == [(0, 0), (0, 1), (0, 2), (0, 3)]
+    assert queues.get(FIRST).position == 4
+    for first in (4, 6, 8):
+        arrive(queues.get(FIRST), [first, first + 1], bytes(700 << 10))
+    assert taken_columns(queues) == [(0, 4), (0, 5)]
+
+
+@pytest.mark.parametrize(
+    ("second", "is_corrupt"),
+    [
+        pytest.param([2, 3], True, id="damaged"),
+        pytest.param([1, 2], False, id="with an offset of the batch before"),
+    ],
+)
+def test_batch_of_columns_ends_before_a_corrupt_reply(
+    second: list[int], *, is_corrupt: bool
+) -> None:
+    queues = queues_of(FIRST)
+    arrive(queues.get(FIRST), [0, 1])
+    arrive(queues.get(FIRST), second, is_corrupt=is_corrupt)
+    assert taken_columns(queues) == [(0, 0), (0, 1)]
+    assert queues.get(FIRST).position == 2
+    assert not queues.get(FIRST).has_something, "it is read again"
+    arrive(queues.get(FIRST), second, is_corrupt=is_corrupt)
+    with pytest.raises(CorruptRecord):
+        taken_columns(queues)
 
 
 def test_joined_batch_is_short_although_few_bytes_have_long_bodies() -> None:
