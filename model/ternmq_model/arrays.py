@@ -28,6 +28,11 @@ def read_int64s(data: bytes) -> Ints:
     return np.frombuffer(data, dtype=_INT64)
 
 
+def read_int64(data: bytes) -> int:
+    """Return the number in an int64 array of one. See `read_int64s`."""
+    return int.from_bytes(data, "little", signed=True)
+
+
 def pack_int32(value: int) -> bytes:
     """Return an int32 array of one number. See `pack_int32s`."""
     return value.to_bytes(INT32_BYTES, "little", signed=True)

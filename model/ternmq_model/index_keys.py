@@ -83,6 +83,11 @@ def key_hash(topic: str, key: str) -> int:
 
 def keys_in(properties: bytes) -> list[str]:
     """Return the keys in one record's encoded properties, as `find_keys` does for a batch."""
+    if properties.startswith(_UNIQUE_PAIR) and properties.count(_UNIQUE_PAIR) == 1:
+        # Most messages of a producer have their unique key first, and no others.
+        unique_key = properties[len(_UNIQUE_PAIR) :].partition(PAIR_END_BYTE)[0]
+        if _KEYS_PAIR not in properties and unique_key.isalnum():
+            return [unique_key.decode()]
     found = decode_properties(properties)
     unique, keys = found.get(UNIQUE_KEY, ""), found.get(KEYS, "")
     return [key for key in (unique, *keys.split(KEY_SEPARATOR)) if key]

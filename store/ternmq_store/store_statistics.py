@@ -181,7 +181,7 @@ class StoreStatistics:
         self.puts += 1
         self.put_messages += messages
         self.put_bytes += length
-        if len({queue.topic for queue in batch.queues}) == 1:
+        if len(batch.queues) == 1 or len({queue.topic for queue in batch.queues}) == 1:
             self._add(batch.queues[0].topic, messages, length)
         else:
             for queue in batch.queues:

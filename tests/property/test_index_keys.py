@@ -15,7 +15,10 @@ from ternmq_model.record.header_arrays import header_type, take_headers
 from tests.support.records import BORN_HOST, STORE_HOST
 
 PIECES = st.sampled_from(
-    [b"\x01", b"\x02", b" ", b"UNIQ_KEY", b"KEYS", b"KEYS\x01a b", b"\x02UNIQ_KEY\x01", b"\xe4"]
+    [
+        *(b"\x01", b"\x02", b" ", b"UNIQ_KEY", b"KEYS", b"KEYS\x01a b", b"\xe4"),
+        *(b"\x02UNIQ_KEY\x01", b"UNIQ_KEY\x01k"),
+    ]
 ) | st.binary(max_size=6)
 PROPERTIES = st.lists(PIECES, max_size=12).map(b"".join) | st.integers(0, 300).map(
     lambda length: b"KEYS\x01x\x02UNIQ_KEY\x01" + b"k" * length + b"\x02"

@@ -116,6 +116,13 @@ class StreamFormat:
             now_ms: Time of the monotonic clock.
         """
         behind_ms = wall_ms - now_ms
+        if len(batch.singles) == 1 and not batch.parts:
+            record = self._encode_one(batch.singles[0], wall_ms, behind_ms)
+            size = pack_int32(len(record))
+            is_retry = batch.is_retry
+            return encode_send_batch(
+                (record,), len(record), size, is_retry=is_retry, is_whole=False
+            )
         pieces, sizes, records_bytes = list[bytes | memoryview](), list[bytes](), 0
         if len(batch.singles) < MANY:
             pieces += [self._encode_one(pending, wall_ms, behind_ms) for pending in batch.singles]
@@ -146,10 +153,13 @@ class StreamFormat:
             pieces += more
             sizes.append(pack_int32s(more_sizes))
             records_bytes += int(more_sizes.sum())
-        others = messages.SendBatch(
-            record_sizes=b"".join(sizes), is_retry=batch.is_retry, is_whole=batch.is_atomic
+        return encode_send_batch(
+            pieces,
+            records_bytes,
+            b"".join(sizes),
+            is_retry=batch.is_retry,
+            is_whole=batch.is_atomic,
         )
-        return encode_send_batch(pieces, records_bytes, others)
 
     def _encode_one(self, pending: PendingSend, wall_ms: int, behind_ms: int) -> bytes:
         if not pending.unique_key:

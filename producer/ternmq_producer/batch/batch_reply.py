@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Final, cast
 
-from ternmq_model.arrays import Ints, read_int32s, read_int64s
+from ternmq_model.arrays import Ints, read_int32s, read_int64, read_int64s
 from ternmq_model.errors import RefusedError, TernError
 from ternmq_model.message import SendResult, SendStatus
-from ternmq_model.response_code import CALLERS_CODES, STORED_CODES
+from ternmq_model.response_code import CALLERS_CODES, STORED_CODES, ResponseCode
 from ternmq_producer.batch.batcher import ProducerBatch
-from ternmq_producer.batch.pending_send import Pending
+from ternmq_producer.batch.pending_send import Pending, PendingSend
 from ternmq_producer.batch.result_sinks import ResultSink, SinkList
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -39,9 +39,14 @@ class SendFailure:
     order."""
 
 
+def code_of(reply: messages.SendBatchReply) -> int:
+    """Return the code for all stored messages of a batch, or the one that refuses all of it."""
+    return reply.status.code if reply.HasField("status") else ResponseCode.SUCCESS
+
+
 def fits(batch: ProducerBatch, reply: messages.SendBatchReply) -> bool:
     """Return whether `reply` has as many answers as `batch` has messages."""
-    if reply.status.code not in STORED_CODES:
+    if code_of(reply) not in STORED_CODES:
         return True
     length = 8 * len(batch)
     return (
@@ -63,9 +68,14 @@ def deliver(
     batch: ProducerBatch, reply: messages.SendBatchReply, *, store_host: bytes, broker_name: str
 ) -> list[SendFailure]:
     """Answer every stored message of `batch`; return the others, in order."""
-    code = reply.status.code
+    code = code_of(reply)
     if code not in STORED_CODES:
         return _refuse_all(batch, reply, broker_name)
+    if len(batch.singles) == 1 and not (batch.parts or reply.refused or reply.queue_ids):
+        (pending,) = batch.singles
+        offsets = read_int64(reply.queue_offsets), read_int64(reply.physical_offsets)
+        _answer(pending, _STATUSES[code], *offsets, store_host)
+        return []
     queue_offsets = read_int64s(reply.queue_offsets)
     physical_offsets = read_int64s(reply.physical_offsets)
     if batch.is_atomic and reply.queue_ids:
@@ -139,6 +149,21 @@ def _answer_each(
     for sink, result in zip(sinks, results, strict=True):
         if not sink.done():
             sink.set_result(result)
+
+
+def _answer(
+    pending: PendingSend,
+    status: SendStatus,
+    queue_offset: int,
+    physical_offset: int,
+    store_host: bytes,
+) -> None:
+    """Answer one message as `_answer_each` answers many."""
+    sink = pending.sink
+    if not sink.done():
+        key = pending.unique_key.decode()
+        result = (status, key, pending.queue, queue_offset, physical_offset, store_host)
+        sink.set_result(_new_result(SendResult, result))
 
 
 def _refuse_all(

@@ -173,6 +173,23 @@ class Batcher:
         """
         if len(self._flying) >= self._batches_max:
             return None
+        if self._ready or self._suspect or self._atomic or self._parts:
+            batch = self._mixed_batch(now_ms)
+        else:
+            batch = ProducerBatch(written_at_ms=now_ms)
+            self._take_singles(batch, self._fresh)
+            self._take_rows(batch)
+        if not batch.record_bytes:
+            return None
+        for pending in batch.singles:
+            pending.attempts += 1
+        for part in batch.parts:
+            part.attempts += 1
+        self._flying.append(batch)
+        return batch
+
+    def _mixed_batch(self, now_ms: int) -> ProducerBatch:
+        """Return a batch of messages of all kinds, perhaps an empty one."""
         batch = ProducerBatch(written_at_ms=now_ms, is_retry=True)
         self._take_ordered(batch)
         if not batch.is_atomic:
@@ -192,13 +209,6 @@ class Batcher:
                 self._take_singles(batch, self._fresh)
                 self._take_rows(batch)
                 self._take_parts(batch)
-        if not batch.record_bytes:
-            return None
-        for pending in batch.singles:
-            pending.attempts += 1
-        for part in batch.parts:
-            part.attempts += 1
-        self._flying.append(batch)
         return batch
 
     def answered(self) -> ProducerBatch | None:

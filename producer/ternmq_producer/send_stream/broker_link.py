@@ -25,7 +25,7 @@ from ternmq_model.message_id import UniqueKeys
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_producer.batch.batch_encoding import StreamFormat
-from ternmq_producer.batch.batch_reply import SendFailure, deliver, fits, is_brokers_fault
+from ternmq_producer.batch.batch_reply import SendFailure, code_of, deliver, fits, is_brokers_fault
 from ternmq_producer.batch.batcher import Batcher, ProducerBatch
 from ternmq_producer.batch.pending_send import (
     ROW_DEADLINE,
@@ -332,26 +332,26 @@ class BrokerLink:
         store_host = self._format.store_host
         while (reply := await stream.read()) is not None:
             batch = self._batcher.answered()
-            if batch is None or not reply.HasField("stored") or not fits(batch, reply.stored):
+            stored = reply.stored
+            if batch is None or not reply.HasField("stored") or not fits(batch, stored):
                 if batch is not None:
                     self._batcher.unanswer(batch)
                 raise ConnectionLost(f"broker {self.broker_name}: sent an impossible reply")
-            code = reply.stored.status.code
+            code = code_of(stored)
             held = hold_back(batch, code, self._config, self._client.routes, self.broker_name)
-            failures = deliver(
-                batch, reply.stored, store_host=store_host, broker_name=self.broker_name
-            )
+            failures = deliver(batch, stored, store_host=store_host, broker_name=self.broker_name)
             again = let_go(held)
-            self._owner.buffer.charge(sum(pending.record_bytes for pending in again))
+            if again:
+                self._owner.buffer.charge(sum(pending.record_bytes for pending in again))
             self._failures = 0
             self.counts.latency_ms = self._clock.monotonic_ms() - batch.written_at_ms
             if code == ResponseCode.GO_AWAY:
-                self._leave_out(error_of(reply.stored.status, self.broker_name))
+                self._leave_out(error_of(stored.status, self.broker_name))
             elif self._is_draining or self._away is not None:
                 self._is_draining = False
                 self._end_leaving()
             if failures:
-                if is_brokers_fault(reply.stored.status):
+                if is_brokers_fault(stored.status):
                     self._owner.failed(self)
                 self.counts.stored += len(batch) - sum(len(each.pending) for each in failures)
                 self._settle_refused(batch, failures)
@@ -364,6 +364,8 @@ class BrokerLink:
                 self.counts.retries += len(again)
                 self._owner.send_again(again, avoid=self.broker_name, delay_s=0.0)
             self._wake.set()
+            # The senders and the writer first: gRPC takes 20 µs to begin a read.
+            await asyncio.sleep(0)
 
     def _leave_out(self, error: TernError) -> None:
         """Send messages to other brokers for a moment, since this one refuses all."""

@@ -13,10 +13,9 @@ def test_encoded_batch_equals_the_wire_form_of_protobuf(
     pieces: list[bytes], sizes: bytes, is_retry: bool, is_whole: bool
 ) -> None:
     records = b"".join(pieces)
-    others = messages.SendBatch(record_sizes=sizes, is_retry=is_retry, is_whole=is_whole)
-    wire = encode_send_batch(pieces, len(records), others).SerializeToString()
-    batch = messages.SendBatch(records=records)
-    batch.MergeFrom(others)
+    flags = {"is_retry": is_retry, "is_whole": is_whole}
+    wire = encode_send_batch(pieces, len(records), sizes, **flags).SerializeToString()
+    batch = messages.SendBatch(records=records, record_sizes=sizes, **flags)
     expected = messages.SendStreamRequest(batch=batch)
     assert messages.SendStreamRequest.FromString(wire) == expected
     if records:

@@ -3,10 +3,15 @@
 import asyncio
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
+from ternmq_model.arrays import pack_int64s
 from ternmq_model.errors import BrokerBusy, ConnectionLost, MessageRefused
 from ternmq_model.message import SendResult, SendStatus
+from ternmq_model.offsets import OFFSET_MAX
 from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import STORED_CODES
 from ternmq_producer.batch.batch_reply import deliver, fits
 from ternmq_producer.batch.batcher import ProducerBatch
 from ternmq_producer.batch.bulk import Bulk
@@ -15,6 +20,7 @@ from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
 from tests.unit.producer.batch.test_batcher import Waiter, batch_of, bodies_of, pending, row
 
+STORED = sorted(STORED_CODES)
 HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 
 
@@ -52,6 +58,27 @@ def test_every_message_gets_its_own_place() -> None:
     assert result.queue == MessageQueue("t", "b", 2)
     assert (result.queue_offset, result.physical_offset) == (2, 200)
     assert result.offset_message_id == (HOST + (200).to_bytes(8, "big")).hex().upper()
+
+
+@given(st.integers(-1, OFFSET_MAX), st.integers(-1, OFFSET_MAX), st.sampled_from(STORED))
+def test_message_alone_gets_the_place_that_it_gets_among_others(
+    queue_offset: int, physical_offset: int, code: int
+) -> None:
+    found: list[object] = []
+    for others in (0, 1):
+        batch = ProducerBatch(singles=[pending(b"1") for _ in range(1 + others)])
+        places = [[offset] * len(batch) for offset in (queue_offset, physical_offset)]
+        status = common.Status(code=code) if code else None
+        answered = messages.SendBatchReply(
+            status=status,
+            queue_offsets=pack_int64s(places[0]),
+            physical_offsets=pack_int64s(places[1]),
+        )
+        assert fits(batch, answered)
+        assert deliver(batch, answered, store_host=HOST, broker_name="b") == []
+        found.append(answer(batch.singles[0].sink))
+    assert isinstance(found[0], SendResult)
+    assert found[0] == found[1]
 
 
 def test_refused_batch_leaves_every_message_to_be_judged() -> None:
