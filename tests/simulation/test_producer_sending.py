@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
@@ -13,6 +14,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.route import BrokerMember
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.queue_selection.selectors import QueueSelector
+from tests.support.memory_connection import MemoryClientStream
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
 from tests.support.toy_sending import Answer
@@ -53,6 +55,27 @@ def test_message_arrives_as_it_was_sent() -> None:
             assert result.queue == record.queue
             assert record.queue == MessageQueue(TOPIC, "broker-0", record.queue.queue_id)
             assert (result.queue_offset, result.physical_offset) == (0, 0)
+
+    run_in_virtual_time(main())
+
+
+def test_sender_has_its_answer_before_the_next_read_begins() -> None:
+    async def main() -> None:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
+            await producer.send(message())
+            await asyncio.sleep(0.01)
+            events: list[str] = []
+            read = MemoryClientStream[Any, Any].read
+
+            async def note(stream: MemoryClientStream[Any, Any]) -> object:
+                events.append("read")
+                return await read(stream)
+
+            with mock.patch.object(MemoryClientStream, "read", note):
+                await producer.send(message())
+                events.append("answer")
+                await asyncio.sleep(0.01)
+            assert events == ["answer", "read"]
 
     run_in_virtual_time(main())
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
@@ -156,6 +157,34 @@ def test_stream_is_opened_with_the_first_subscription() -> None:
         (stream,) = world.streams
         assert stream.written[0].open.group == "g"
         assert stream.subscribes == [(1, 7, 100)]
+
+    with_link(test)
+
+
+@pytest.mark.parametrize(("count", "is_small"), [(1, True), (4096, False)])
+def test_next_read_begins_after_the_listener_of_a_small_reply(count: int, is_small: bool) -> None:
+    async def test(world: World) -> None:
+        events: list[str] = []
+
+        def wake_listener(pulled: messages.PulledRecords) -> None:
+            asyncio.get_running_loop().call_soon(events.append, "listener")
+
+        world.subscribe()
+        await settle()
+        (stream,) = world.streams
+        read = stream.replies.get
+
+        async def get() -> messages.PullStreamReply | Exception | None:
+            events.append("read")
+            return await read()
+
+        with (
+            mock.patch.object(world, "on_records", wake_listener),
+            mock.patch.object(stream.replies, "get", get),
+        ):
+            stream.answer(1, count, count)
+            await settle()
+        assert events == (["listener", "read"] if is_small else ["read", "listener"])
 
     with_link(test)
 
