@@ -44,10 +44,10 @@ from ternmq_store.queues.units import (
     good_units,
     make_padding,
     make_units,
+    one_unit_bytes,
     read_unit,
     read_units,
     unit_bytes,
-    write_unit,
 )
 
 logger = logging.getLogger(__name__)
@@ -147,7 +147,8 @@ class ConsumeQueue(AppendedFiles):
         if self._real_end < at + UNIT_BYTES:
             self._make_real(at, at + UNIT_BYTES)
         file = self.files.at(at)
-        write_unit(file.view, at - file.base, unit)
+        position = at - file.base
+        file.bytes[position : position + UNIT_BYTES] = one_unit_bytes(unit)
         if self._dirty_from is None:
             self._dirty_from = at
         self.end = end = QueueOffset(end + 1)

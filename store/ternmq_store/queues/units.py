@@ -58,11 +58,6 @@ def read_unit(view: memoryview, position: int) -> Unit:
     return Unit(PhysicalOffset(offset), size, tag_code)
 
 
-def write_unit(view: memoryview, position: int, unit: Unit) -> None:
-    """Write a unit at a position of its file, as `unit_bytes` has it."""
-    _UNIT.pack_into(view, position, *unit)
-
-
 def decode_units(data: bytes | memoryview) -> Units:
     """Return the complete units in `data`, which begins with one."""
     return np.frombuffer(data, dtype=UNIT, count=len(data) // UNIT_BYTES)
@@ -71,6 +66,11 @@ def decode_units(data: bytes | memoryview) -> Units:
 def as_units(unit: Unit) -> Units:
     """Return one unit in the layout of its file."""
     return decode_units(_UNIT.pack(*unit))
+
+
+def one_unit_bytes(unit: Unit) -> Bytes:
+    """Return the bytes of one unit, as `unit_bytes` does for many."""
+    return np.frombuffer(_UNIT.pack(*unit), dtype=np.uint8)
 
 
 def make_units(offsets: Ints, sizes: Ints, tag_codes: Ints) -> Units:
