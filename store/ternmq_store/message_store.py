@@ -87,7 +87,6 @@ class MessageStore:
         self._clock = clock
         self._lock: Lock | None = lock
         self._log = opened.log
-        self._log.has_sync_flush = flush_mode is FlushMode.SYNC
         self._queues = opened.queues
         self._index = opened.index
         self._ahead = Preallocation(opened.log, opened.index)
@@ -157,7 +156,10 @@ class MessageStore:
         """
         config.check_flush_mode(flush_mode)
         watched = FailStopFileSystem.over(files, root)
-        lock, opened = hold_and_open(root, config, watched, clock, serve_to=serve_to)
+        fills_ahead = flush_mode is FlushMode.SYNC
+        lock, opened = hold_and_open(
+            root, config, watched, clock, serve_to=serve_to, fills_ahead=fills_ahead
+        )
         return cls(root, config, flush_mode, watched, clock, lock, opened)
 
     @property

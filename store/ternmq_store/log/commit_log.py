@@ -74,8 +74,9 @@ class CommitLog:
         self.files = MappedFileQueue(files, commit_log_folder(root), file_bytes)
         self.pool: TransientPool | None = None
         """Pool of appended records before they are written to the files; None = there is none."""
-        self.has_sync_flush = False
-        """True = records are written by calls: a sync after changes through a map is slow."""
+        self.fills_ahead = True
+        """True = files are filled with zeros ahead of the writer, for senders that wait for a sync.
+        False = their space is only reserved."""
         self.end = PhysicalOffset(0)
         self._preparing: FileTask | None = None
         self._hole: int | None = None
@@ -264,19 +265,11 @@ class CommitLog:
     def _put(self, piece: BatchSlice, batch: Records, done: memoryview) -> None:
         file = self.files.at(piece.offset)
         if piece.bytes_left >= 0:
-            self._write(file, file.file_bytes - piece.bytes_left, encode_blank(piece.bytes_left))
+            position = file.file_bytes - piece.bytes_left
+            write_records(file.file, position, encode_blank(piece.bytes_left))
         if piece.last > piece.first:
             begin, end = _extent(piece, batch)
-            self._write(file, piece.offset - file.base, done[begin:end])
-
-    def _write(self, file: MappedFile, position: int, data: bytes | memoryview) -> None:
-        """Write `data` into a file, its first 8 bytes last."""
-        if self.has_sync_flush:
-            return write_records(file.file, position, data)
-        piece = np.frombuffer(data, dtype=np.uint8)
-        target = file.bytes[position : position + len(piece)]
-        target[BLANK_BYTES:] = piece[BLANK_BYTES:]
-        target[:BLANK_BYTES] = piece[:BLANK_BYTES]
+            write_records(file.file, piece.offset - file.base, done[begin:end])
 
     def make_space_for(self, length: int) -> None:
         """Make space for `extend` to append `length` bytes within one file.
@@ -309,7 +302,7 @@ class CommitLog:
             write = PoolWrite(file.file, position, [data])
             self.pool.put([write], self.end, end, stored_at_ms=stored_at_ms)
         else:
-            self._write(file, position, data)
+            write_records(file.file, position, data)
         self.end = end
 
     def record_at(self, offset: PhysicalOffset, end: PhysicalOffset) -> Record | None:
@@ -376,8 +369,8 @@ class CommitLog:
     def prepare_due(self, *, is_copying: bool = False) -> FileTask | None:
         """Return the task of filling a file ahead, or of making the next one, that is due, or None.
 
-        While a replica is `is_copying` a long log, space is only reserved: zeros would double the
-        writes of the disk.
+        Space is only reserved without `fills_ahead`, and while a replica is `is_copying` a long
+        log: zeros double the writes of the disk.
         """
         if self._preparing is not None:
             return None
@@ -393,7 +386,8 @@ class CommitLog:
             not files or self.end - files[-1].base < file_bytes // _PREPARE_AFTER
         ):
             return None
-        self._preparing = self._prepare_task(0 if is_copying else file_bytes)
+        is_filled = self.fills_ahead and not is_copying
+        self._preparing = self._prepare_task(file_bytes if is_filled else 0)
         return self._preparing
 
     def _prepare_task(self, zero_bytes: int) -> AllocateTask:
@@ -426,8 +420,8 @@ class CommitLog:
         file.real_bytes = file.file_bytes
         if isinstance(task, AllocateTask):
             unfilled = PhysicalOffset(file.base + task.zero_bytes)
-            is_filled = unfilled == file.end
-            self._unfilled = _EVERYTHING if is_filled else min(self._unfilled, unfilled)
+            is_usable = unfilled == file.end or not self.fills_ahead
+            self._unfilled = _EVERYTHING if is_usable else min(self._unfilled, unfilled)
 
     def _filled(self, task: FillTask, error: OSError | None) -> None:
         if error is not None:
@@ -452,7 +446,8 @@ class CommitLog:
             except OSError as error:
                 check_only_full(error)
         elif self.files.file_bytes > _ON_THE_SPOT_BYTES_MAX:
-            self._preparing = task = self._prepare_task(_FIRST_ZERO_BYTES)
+            first_bytes = _FIRST_ZERO_BYTES if self.fills_ahead else 0
+            self._preparing = task = self._prepare_task(first_bytes)
             try:
                 task.run()
             except OSError as error:
@@ -464,7 +459,8 @@ class CommitLog:
 
     def _fill_some(self, file: MappedFile) -> None:
         """Fill the next bytes of a file of an earlier session; later tasks fill the rest."""
-        if file.file_bytes <= _ON_THE_SPOT_BYTES_MAX or self._hole is None:
+        is_short = file.file_bytes <= _ON_THE_SPOT_BYTES_MAX
+        if is_short or self._hole is None or not self.fills_ahead:
             return
         near = min(self.end - file.base + _FIRST_ZERO_BYTES, file.file_bytes)
         while self._hole < near:

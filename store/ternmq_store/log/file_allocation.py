@@ -1,8 +1,8 @@
 """Allocation of commit log files ahead of their use: zero-filled, in small steps, durable.
 
-The file system converts blocks that were only reserved during a sync, which stalls all writers;
-blocks of zeros are just overwritten. A replica that copies a long log has no waiting senders: its
-files are only reserved.
+The file system converts blocks that were only reserved during a sync, which takes the longer;
+blocks of zeros are just overwritten. An asynchronous flush, and a replica that copies a long log,
+have no senders that wait for a sync: their files are only reserved.
 """
 
 import errno

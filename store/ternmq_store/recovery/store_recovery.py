@@ -32,8 +32,11 @@ def hold_and_open(
     clock: Clock,
     *,
     serve_to: PhysicalOffset | None,
+    fills_ahead: bool,
 ) -> tuple[Lock, OpenedFiles]:
     """Lock a store's directory, which may be empty, and open log, queues and index.
+
+    `fills_ahead` is that of the log.
 
     Raises:
         StoreLocked: Another process holds the directory.
@@ -49,6 +52,7 @@ def hold_and_open(
             opened = open_index(files, root, config, clock, opened)
             # On a full disk `open_files` has taken the space of the reserve.
             keep_reserve(files, root)
+            opened.log.fills_ahead = fills_ahead
             opened.log.make_space()
         except BaseException:
             lock.release()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_model.errors import BrokerBusy, StoreFailed
+from ternmq_store.config import FlushMode
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.log.file_allocation import AllocateTask, FillTask
@@ -59,6 +60,20 @@ def test_rest_of_a_first_file_is_filled_ahead_of_its_writer() -> None:
     assert steps == 3
     settle(store)
     assert len(drain(store, "flights", 0)) == 2
+    store.close()
+
+
+def test_asynchronous_flush_only_reserves_files() -> None:
+    files = MemoryFileSystem()
+    store = open_store(files, config=CONFIG, flush_mode=FlushMode.ASYNC)
+    for _ in range(5):
+        append(store, HALF)
+    assert prepare(store)
+    assert store.file_due() is None
+    following = files.nodes[FIRST.with_name(file_name(FILE_BYTES))]
+    assert following.real_bytes == node(files).real_bytes == FILE_BYTES
+    assert following.written_bytes == 0
+    assert node(files).written_bytes < MIB
     store.close()
 
 
