@@ -10,6 +10,14 @@ from ternmq_store.disk.filesystem import File, FileSystem
 
 _PIECE_BYTES: Final = 1 << 20
 
+_ZEROS: Final = bytes(256 << 10)
+"""Zeros of one write. Writes of 1 MiB took twice the processor time: the kernel looks for longer
+ranges of free memory."""
+
+_REST_S: Final = 0.000_25
+"""Pause after each write of zeros: 1 GiB takes a second longer, and the disk is free for reads and
+syncs every few milliseconds."""
+
 
 def read_pieces(file: File, start: int, end: int) -> Generator[bytes]:
     """Yield the bytes of `file` from `start` to `end`, in pieces of 1 MiB."""
@@ -51,6 +59,20 @@ def write_records(file: File, position: int, data: bytes | memoryview) -> None:
     if len(data) > BLANK_BYTES:
         file.write(position + BLANK_BYTES, data[BLANK_BYTES:])
     file.write(position, data[:BLANK_BYTES])
+
+
+def write_zeros(files: FileSystem, file: File, start: int, end: int, *, rests: bool = True) -> None:
+    """Write zeros from `start` to `end` in a blocking thread, without a sync.
+
+    Without `rests` the disk gets no pauses.
+
+    Raises:
+        OSError: A part of the range may be written.
+    """
+    for position in range(start, end, len(_ZEROS)):
+        file.write(position, _ZEROS[: end - position])
+        if rests:
+            files.rest(_REST_S)
 
 
 def set_length(files: FileSystem, path: Path, length: int) -> None:

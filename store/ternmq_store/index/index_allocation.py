@@ -8,15 +8,12 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
+from ternmq_store.disk.file_content import write_zeros
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import step_end
 from ternmq_store.index.index_file import IndexFile
 from ternmq_store.index.index_format import IndexSizes
-
-_PIECE_BYTES: Final = 1 << 20
-_REST_S: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +61,7 @@ class IndexTask:
         # All slots are written: the file system would convert reserved blocks one by one.
         end = real_at_first(self.sizes)
         file.allocate(0, end)
-        for position in range(0, end, _PIECE_BYTES):
-            file.write(position, bytes(min(_PIECE_BYTES, end - position)))
-            self.files.rest(_REST_S)
+        write_zeros(self.files, file, 0, end)
 
 
 def real_at_first(sizes: IndexSizes) -> int:

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from ternmq_store.disk.file_content import write_zeros
 from ternmq_store.disk.filesystem import File, FileSystem
 
 USED_SHARE_MAX: Final = 0.90
@@ -19,9 +20,6 @@ USED_SHARE_MAX: Final = 0.90
 
 _PIECE_BYTES: Final = 1 << 20
 _SYNC_EVERY_BYTES: Final = 16 << 20
-_REST_S: Final = 0.001
-"""Pause after each piece: a file of 1 GiB takes a second longer, and the disk is free for reads and
-syncs every few milliseconds."""
 
 
 class FileTask(Protocol):
@@ -72,7 +70,8 @@ class AllocateTask:
         file.allocate(0, self.file_bytes)
         for position in range(0, self.zero_bytes, _SYNC_EVERY_BYTES):
             end = min(position + _SYNC_EVERY_BYTES, self.zero_bytes)
-            _write_zeros(self.files, file, position, end)
+            write_zeros(self.files, file, position, end)
+            file.sync()
             self._check_used()
         if not self.zero_bytes:
             file.sync()
@@ -107,8 +106,8 @@ class FillTask:
         Raises:
             OSError: Part of the range is not filled; its space is reserved.
         """
-        rest_s = 0.0 if self.is_urgent else _REST_S
-        _write_zeros(self.files, self.file, self.start, self.end, rest_s)
+        write_zeros(self.files, self.file, self.start, self.end, rests=not self.is_urgent)
+        self.file.sync()
 
 
 def next_fill(
@@ -116,17 +115,6 @@ def next_fill(
 ) -> FillTask:
     """Return the next step of filling `file` from `start` on, at most to `end`."""
     return FillTask(files, file, start, min(start + _SYNC_EVERY_BYTES, end), is_urgent)
-
-
-def _write_zeros(
-    files: FileSystem, file: File, start: int, end: int, rest_s: float = _REST_S
-) -> None:
-    zeros = bytes(_PIECE_BYTES)
-    for position in range(start, end, _PIECE_BYTES):
-        file.write(position, zeros[: end - position])
-        if rest_s:
-            files.rest(rest_s)
-    file.sync()
 
 
 def wipe(file: File, start: int, end: int) -> int:

@@ -96,7 +96,7 @@ def test_filling_does_not_pause_while_the_writer_waits(
     for _ in range(2):
         assert prepare(store)
         counts.append(len(rests))
-    assert counts == [0, 2]
+    assert counts == [0, 8]
     store.close()
 
 
