@@ -66,10 +66,11 @@ def test_choose_engine_names_no_flag_to_other_versions(version: tuple[int, int] 
     assert environ == {}
 
 
-def test_choose_engine_leaves_the_users_value() -> None:
-    environ = {VARIABLE: "event_engine_client"}
+@pytest.mark.parametrize("value", ["event_engine_client", ""])
+def test_choose_engine_leaves_the_users_value(value: str) -> None:
+    environ = {VARIABLE: value}
     choose_engine(environ, (1, 85))
-    assert environ == {VARIABLE: "event_engine_client"}
+    assert environ == {VARIABLE: value}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
