@@ -55,6 +55,7 @@ _ROUTE_IS_OLD: Final = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_
 _LEAVING_S: Final = 1.0
 """Time that messages go to other brokers, if they may, after a broker refused all messages."""
 
+_FEW_BYTES: Final = 16 << 10  # a longer batch delays no read
 _BROKEN_OPENINGS_MAX: Final = 3
 """Breaks in a row during the opening of a stream after which the broker is out of reach."""
 
@@ -331,8 +332,7 @@ class BrokerLink:
         assert self._format is not None, "the stream is open"
         store_host = self._format.store_host
         while (reply := await stream.read()) is not None:
-            batch = self._batcher.answered()
-            stored = reply.stored
+            batch, stored = self._batcher.answered(), reply.stored
             if batch is None or not reply.HasField("stored") or not fits(batch, stored):
                 if batch is not None:
                     self._batcher.unanswer(batch)
@@ -341,8 +341,7 @@ class BrokerLink:
             held = hold_back(batch, code, self._config, self._client.routes, self.broker_name)
             failures = deliver(batch, stored, store_host=store_host, broker_name=self.broker_name)
             again = let_go(held)
-            if again:
-                self._owner.buffer.charge(sum(pending.record_bytes for pending in again))
+            self._owner.buffer.charge(sum(pending.record_bytes for pending in again))
             self._failures = 0
             self.counts.latency_ms = self._clock.monotonic_ms() - batch.written_at_ms
             if code == ResponseCode.GO_AWAY:
@@ -364,8 +363,9 @@ class BrokerLink:
                 self.counts.retries += len(again)
                 self._owner.send_again(again, avoid=self.broker_name, delay_s=0.0)
             self._wake.set()
-            # The senders and the writer first: gRPC takes 20 µs to begin a read.
-            await asyncio.sleep(0)
+            if batch.record_bytes <= _FEW_BYTES:
+                # The senders and the writer first: gRPC takes 20 µs to begin a read.
+                await asyncio.sleep(0)
 
     def _leave_out(self, error: TernError) -> None:
         """Send messages to other brokers for a moment, since this one refuses all."""
