@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from ternmq_client.tracing.trace_interceptors import SendTraces
     from ternmq_model.clock import Clock
 
-_ENQUEUED_PER_TURN: Final = 256
+_ENQUEUED_PER_TURN: Final = 512
 """Number of `enqueue` calls without a wait after which the loop gets a turn. Without turns nothing
-would be sent before the buffer is full."""
+would be sent before the buffer is full; with 256 a broker spent a fifth more on each message."""
 
 _NO_MESSAGE: Final = Message("", b"")
 

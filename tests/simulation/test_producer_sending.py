@@ -307,6 +307,20 @@ def test_closing_waits_for_answers_and_says_goodbye() -> None:
     run_in_virtual_time(main())
 
 
+def test_enqueue_fills_batches_before_the_loop_gets_a_turn() -> None:
+    async def main() -> None:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
+            broker = cluster.first.sending
+            await producer.send(message())
+            broker.batches.clear()
+            sent = [await producer.enqueue(message(b"%d" % each)) for each in range(2048)]
+            await asyncio.gather(*sent)
+            assert sum(len(batch.records) for batch in broker.batches) == 2048
+            assert len(broker.batches[0].records) >= 500
+
+    run_in_virtual_time(main())
+
+
 def test_closing_does_not_wait_for_ever() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster:
