@@ -55,6 +55,22 @@ def encode_send_batch(
     return EncodedMessage(b"".join([_BATCH, _varint(batch_bytes), head, *records, rest]))
 
 
+def encode_pulled(
+    records: Iterable[bytes | memoryview], records_bytes: int, others: messages.PulledRecords
+) -> bytes:
+    """Return the part of a `PullStreamReply` for one queue: the parts in a row are the reply.
+
+    Args:
+        records: Pieces of the records, to be joined.
+        records_bytes: Sum of their lengths.
+        others: All other fields of the part.
+    """
+    rest = others.SerializeToString()
+    head = _PULLED_RECORDS + _varint(records_bytes) if records_bytes else b""
+    part_bytes = len(head) + records_bytes + len(rest)
+    return b"".join([_PULLED, _varint(part_bytes), head, *records, rest])
+
+
 def _varint(value: int) -> bytes:
     if value < _MORE:
         return _ONE_GROUP[value]
@@ -76,3 +92,5 @@ _RECORDS: Final = _tag(messages.SendBatch.RECORDS_FIELD_NUMBER)
 _RECORD_SIZES: Final = _tag(messages.SendBatch.RECORD_SIZES_FIELD_NUMBER)
 _IS_RETRY: Final = _tag(messages.SendBatch.IS_RETRY_FIELD_NUMBER, _VARINT) + _TRUE
 _IS_WHOLE: Final = _tag(messages.SendBatch.IS_WHOLE_FIELD_NUMBER, _VARINT) + _TRUE
+_PULLED: Final = _tag(messages.PullStreamReply.PULLED_FIELD_NUMBER)
+_PULLED_RECORDS: Final = _tag(messages.PulledRecords.RECORDS_FIELD_NUMBER)

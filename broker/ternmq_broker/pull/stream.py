@@ -22,6 +22,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.encoded_message import EncodedMessage, encode_pulled
 from ternmq_remoting.request_parser import check_range
 from ternmq_remoting.rpc import ServerStream
 from ternmq_remoting.status import refusal_from
@@ -247,14 +248,13 @@ class PullingStream:
         """Write replies until the stream ends."""
         try:
             while True:
-                reply = messages.PullStreamReply()
-                reply.pulled.extend(self._announced)
+                reply = [encode_pulled((), 0, pulled) for pulled in self._announced]
                 self._announced.clear()
                 has_scanned, cold = self._fill(reply)
                 if cold is not None:
                     await self._read_cold(*cold, reply)
-                if reply.pulled:
-                    await self.stream.write(reply)
+                if reply:
+                    await self.stream.write(EncodedMessage(b"".join(reply)))
                 elif has_scanned:
                     # A long scan for few matches must not starve others; tags cost little.
                     await (yield_to_threads() if self._has_asked else asyncio.sleep(0))
@@ -264,10 +264,8 @@ class PullingStream:
         except (ConnectionLost, ClosedError):
             return  # the transport ends the other task
 
-    def _fill(
-        self, reply: messages.PullStreamReply
-    ) -> tuple[bool, tuple[_QueueHandle, ColdRead] | None]:
-        """Read for handles in turn until the reply is full.
+    def _fill(self, reply: list[bytes]) -> tuple[bool, tuple[_QueueHandle, ColdRead] | None]:
+        """Read for handles in turn until the reply, a list of encoded parts, is full.
 
         A turn that only filtered ends the reply, so that other tasks run after 800 units; so does a
         turn that filters by properties, which takes longest, and a turn that needs the disk:
@@ -293,7 +291,7 @@ class PullingStream:
             result = self.reader.store.reads.plan_read(request)
             if isinstance(result, ColdRead):
                 self._has_asked = request.record_filter is not None
-                if not reply.pulled:
+                if not reply:
                     return True, (handle, result)
                 self.reader.store.reads.release(result)
                 self._first_next(handle)
@@ -314,9 +312,7 @@ class PullingStream:
         handle.in_row = True
         self._row.appendleft(handle)
 
-    async def _read_cold(
-        self, handle: _QueueHandle, plan: ColdRead, reply: messages.PullStreamReply
-    ) -> None:
+    async def _read_cold(self, handle: _QueueHandle, plan: ColdRead, reply: list[bytes]) -> None:
         """Read from the disk for a handle, which may be ended meanwhile."""
         handle.is_reading = True
         try:
@@ -351,7 +347,7 @@ class PullingStream:
         handle: _QueueHandle,
         request: ReadRequest,
         result: ReadResult,
-        reply: messages.PullStreamReply,
+        reply: list[bytes],
     ) -> ResponseCode:
         """Advance a handle by a read, and add the outcome to the reply."""
         offset, is_chosen = handle.next_offset, handle.is_chosen
@@ -378,7 +374,7 @@ class PullingStream:
         # as reached by reading, and no message is skipped if the queue loses its end.
         if count or is_news or is_chosen or code is ResponseCode.PULL_OFFSET_MOVED:
             handle.reported_offset, handle.scans = next_offset, 0
-            pulled = reply.pulled.add(
+            pulled = messages.PulledRecords(
                 handle=handle.number,
                 next_offset=next_offset,
                 min_offset=result.min_offset,
@@ -393,11 +389,11 @@ class PullingStream:
                 pulled.status.code = code
                 pulled.status.remark = f"offset {offset} moved to {next_offset}"
             if count:
-                pulled.records = result.records
                 pulled.record_sizes = pack_int32s(result.record_sizes)
+            reply.append(encode_pulled(result.pieces, result.record_bytes, pulled))
         return code
 
-    def _check(self, handle: _QueueHandle, reply: messages.PullStreamReply) -> bool:
+    def _check(self, handle: _QueueHandle, reply: list[bytes]) -> bool:
         """Check after a change that a queue may be read, by the group's present subscription.
 
         The handle is ended if not.
@@ -414,10 +410,8 @@ class PullingStream:
             return False
         return True
 
-    def _end_handle(
-        self, handle: _QueueHandle, error: TernError, reply: messages.PullStreamReply
-    ) -> None:
-        reply.pulled.append(_end(handle.number, error))
+    def _end_handle(self, handle: _QueueHandle, error: TernError, reply: list[bytes]) -> None:
+        reply.append(encode_pulled((), 0, _end(handle.number, error)))
         self._drop(handle)
 
 
