@@ -5,27 +5,23 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.arrays import Ints
 from ternmq_model.crc32 import crc32
-from ternmq_model.errors import CorruptRecord
-from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record.checksum import crc31_of_ranges
 from ternmq_model.record.fields import cut_out
 from ternmq_model.record.format import (
     CRC31_MASK,
     FLAG_COMPRESSED,
-    FLAG_HOSTS_MASK,
     MAGIC_V1,
     OVERHEAD_BYTES,
     crc31,
-    decode_record,
     header_struct,
+    properties_behind,
     read_header,
-    read_physical_offset,
+    read_length,
     read_sys_flag,
 )
-from ternmq_model.record.header_arrays import header_type, take_headers
+from ternmq_model.record.pulled_records import check_bodies, lay_out_pulled
 from ternmq_model.stored_message import PlainMessage, StoredMessage
 
 _COPIED_BYTES_MAX: Final = 4096
@@ -56,44 +52,19 @@ def decode_records(
         return []
     if len(sizes) == 1 and (only := _decode_one(data, int(sizes[0]), queue, check_crc=check_crc)):
         return only
-    lengths = sizes.astype(np.int64)
-    ends = np.cumsum(lengths)
-    starts = ends - lengths
-    if int(ends[-1]) != len(data) or int(lengths.min()) < OVERHEAD_BYTES:
-        raise CorruptRecord(PhysicalOffset(0), "record sizes do not add up to the records")
-    flags = read_sys_flag(data)
-    kind = header_type(flags)
-    headers = (
-        take_headers(data, starts, kind) if int(starts[-1]) + kind.itemsize <= len(data) else None
-    )
-    if (
-        headers is None
-        or not (
-            (headers["magic"] == MAGIC_V1)
-            & (headers["total_bytes"] == lengths)
-            & ((headers["sys_flag"] & FLAG_HOSTS_MASK) == (flags & FLAG_HOSTS_MASK))
-            & (headers["body_bytes"] >= 0)
-            & (headers["body_bytes"] <= lengths - kind.itemsize - 4)
-        ).all()
-    ):
-        # With several layouts, or a corrupt record, decode one by one to name the record.
-        return _decode_each(data, starts, ends, queue, check_crc=check_crc)
-    bodies: Ints = starts + kind.itemsize
-    body_ends = bodies + headers["body_bytes"]
+    layout = lay_out_pulled(data, sizes)
+    headers = layout.headers
     copies: list[bytes] | None = None
     is_plain = not (headers["sys_flag"] & FLAG_COMPRESSED).any()
     if is_plain and len(data) <= len(sizes) * _COPIED_BYTES_MAX:
-        copies = cut_out(data, bodies, body_ends)
+        copies = cut_out(data, layout.bodies, layout.body_ends)
     if check_crc:
         if copies is None:
-            found = crc31_of_ranges(data, bodies, body_ends)
+            found = crc31_of_ranges(data, layout.bodies, layout.body_ends)
         else:
             found = np.fromiter(map(crc32, copies), np.int64, len(copies)) & CRC31_MASK
-        differs = (found != headers["body_crc"]) & (headers["body_bytes"] > 0)
-        if differs.any():
-            at = PhysicalOffset(int(headers["physical_offset"][differs.argmax()]))
-            raise CorruptRecord(at, "the body's checksum differs")
-    offsets, begins = headers["queue_offset"].tolist(), starts.tolist()
+        check_bodies(layout, found)
+    offsets, begins = headers["queue_offset"].tolist(), layout.starts.tolist()
     if copies is not None:
         return PlainMessage.all_at(data, begins, copies, queue, offsets)
     return [
@@ -117,6 +88,9 @@ def _decode_one(
         header.magic != MAGIC_V1
         or header.total_bytes != size
         or not body_at <= body_end <= size - 4
+        or not (properties_at := properties_behind(data, body_end, MAGIC_V1)) - body_end >= 4
+        or properties_at > size
+        or properties_at + read_length(data, properties_at) != size
         or (
             check_crc
             and header.body_bytes
@@ -128,17 +102,3 @@ def _decode_one(
         return [StoredMessage.at(data, 0, queue, header.queue_offset)]
     bodies = [data[body_at:body_end]]
     return PlainMessage.all_at(data, [0], bodies, queue, [header.queue_offset])
-
-
-def _decode_each(
-    data: bytes, starts: Ints, ends: Ints, queue: MessageQueue, *, check_crc: bool
-) -> list[StoredMessage]:
-    messages: list[StoredMessage] = []
-    for begin, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        record = decode_record(data[begin:end], check_crc=check_crc)
-        if record is None or record.header.total_bytes != end - begin:
-            raise CorruptRecord(
-                read_physical_offset(data, begin), "its size differs from its batch's"
-            )
-        messages.append(StoredMessage.at(data, begin, queue, record.header.queue_offset))
-    return messages

@@ -1,21 +1,32 @@
 """Records of any queue, taken as messages and as columns: both have the same rows and positions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from ternmq_consumer.process_queue.message_rows import decode_rows
 from ternmq_consumer.pull.fetched_queue import FetchedQueue
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, PullReceiver
 from ternmq_model.columns.column_names import COLUMNS
+from ternmq_model.columns.pulled_batch import decode_columns
 from ternmq_model.compression import compress
 from ternmq_model.errors import CorruptBody, CorruptRecord
-from ternmq_model.offsets import QueueOffset
+from ternmq_model.message_batch import decode_records
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record.format import encode_record
+from ternmq_model.record.format import (
+    BODY_AT,
+    OVERHEAD_BYTES,
+    decode_record,
+    encode_record,
+    read_physical_offset,
+)
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import Subscription, parse_subscription
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -107,10 +118,34 @@ def record(draw: st.DrawFn, offset: int) -> bytes:
         stored_at_ms=1_700_000_000_001,
         reconsume_times=draw(st.sampled_from([0, 2])),
     )
-    if body and draw(st.integers(0, 15)) == 0:
-        at = found.index(body)
-        found = found[:at] + bytes((found[at] ^ 1,)) + found[at + 1 :]
+    if draw(st.integers(0, 15)) == 0:
+        topic = found.rindex(b"\x06orders")
+        at = draw(st.sampled_from([0, 3, 4, BODY_AT - 1, topic - bool(body), topic, topic + 8]))
+        found = found[:at] + bytes((found[at] ^ draw(st.integers(1, 255)),)) + found[at + 1 :]
     return found
+
+
+@st.composite
+def damaged_reply(draw: st.DrawFn) -> tuple[bytes, NDArray[np.int32]]:
+    """Draw contiguous records with changed bytes, and sizes that may be wrong."""
+    records = [draw(record(offset)) for offset in range(draw(st.integers(1, 5)))]
+    sizes = sizes_of(records).copy()
+    data = bytearray(b"".join(records))
+    for _ in range(draw(st.integers(0, 2))):
+        row = draw(st.integers(0, len(records) - 1))
+        begin, end = int(sizes[:row].sum()), int(sizes[: row + 1].sum())
+        places = [
+            st.integers(begin, end - 1),
+            st.integers(begin + BODY_AT - 4, min(begin + BODY_AT + 40, end - 1)),
+            st.integers(max(begin, end - 30), end - 1),
+        ]
+        data[draw(st.one_of(places))] = draw(st.sampled_from([0, 1, 5, 200, 255]))
+    if draw(st.integers(0, 7)) == 0:
+        row, other = (draw(st.integers(0, len(records) - 1)) for _ in range(2))
+        moved = draw(st.sampled_from([1, 91, 1000, -200]))
+        sizes[row] += moved
+        sizes[other] -= draw(st.sampled_from([moved, moved, 0]))
+    return bytes(data), sizes
 
 
 def fetched_queue(reads: CountedReads, tags: str, *, check_crc: bool) -> FetchedQueue:
@@ -147,8 +182,11 @@ def as_row(message: StoredMessage) -> dict[str, Any]:
         return row_of(message, SHOWN) | {"body": None}
 
 
-def drained(fetched: FetchedQueue, counts: Sequence[int]) -> tuple[list[dict[str, Any]], bool]:
-    """Return all rows up to the end or a corrupt batch. A count of 0 takes columns."""
+def drained(fetched: FetchedQueue, counts: Sequence[int]) -> tuple[list[dict[str, Any]], str]:
+    """Return all rows up to the end or a corrupt batch, and its error. A count of 0 takes columns.
+
+    An empty text means no error.
+    """
     rows: list[dict[str, Any]] = []
     index = 0
     while fetched.has_something:
@@ -161,9 +199,56 @@ def drained(fetched: FetchedQueue, counts: Sequence[int]) -> tuple[list[dict[str
                 batch, _ = fetched.take_columns(COLUMNS)
                 batch.validate(full=True)
                 rows += batch.to_pylist()
-        except CorruptRecord:
-            return rows, True
-    return rows, False
+        except CorruptRecord as error:
+            return rows, str(error)
+    return rows, ""
+
+
+def outcome(decode: Callable[[], object]) -> tuple[object, ...]:
+    """Return offset and reason of the error of `decode`; nothing if it returns."""
+    try:
+        decode()
+    except CorruptRecord as error:
+        return error.offset, error.reason
+    return ()
+
+
+def first_of_one_by_one(
+    data: bytes, sizes: NDArray[np.int32], *, check_crc: bool
+) -> Callable[[], None]:
+    """Return a check of each record alone, the sizes of all before the checksums."""
+
+    def check() -> None:
+        ends = np.cumsum(sizes.astype(np.int64)).tolist()
+        if ends[-1] != len(data) or sizes.min() < OVERHEAD_BYTES:
+            raise CorruptRecord(PhysicalOffset(0), "record sizes do not add up to the records")
+        for check_body in (False, check_crc):
+            for end, size in zip(ends, sizes.tolist(), strict=True):
+                at = read_physical_offset(data, end - size)
+                try:
+                    found = decode_record(data[end - size : end], check_crc=check_body)
+                except CorruptRecord as error:
+                    raise CorruptRecord(at, error.reason) from None
+                if found is None or found.header.total_bytes != size:
+                    raise CorruptRecord(at, "its size differs from that of its reply")
+
+    return check
+
+
+@given(damaged_reply(), st.booleans())
+@settings(max_examples=examples(600))
+def test_damaged_reply_has_one_error_as_messages_and_as_columns(
+    drawn: tuple[bytes, NDArray[np.int32]], check_crc: bool
+) -> None:
+    data, sizes = drawn
+    expected = outcome(first_of_one_by_one(data, sizes, check_crc=check_crc))
+    polls: list[Callable[[], object]] = [
+        lambda: decode_records(data, sizes, QUEUE, check_crc=check_crc),
+        lambda: decode_columns(data, sizes, QUEUE, columns=COLUMNS, check_crc=check_crc),
+    ]
+    if check_crc:
+        polls.append(lambda: decode_rows(data, sizes, QUEUE))
+    assert [outcome(poll) for poll in polls] == [expected] * len(polls)
 
 
 @given(
@@ -199,7 +284,12 @@ def test_selected_columns_have_the_values_of_all(drawn: list[Reply], tags: str) 
         arrive(whole, reply)
         arrive(part, reply)
     while whole.has_something:
-        some, _ = part.take_columns(("queueOffset", "msgId"))
+        try:
+            some, _ = part.take_columns(("queueOffset", "msgId"))
+        except CorruptRecord:
+            with pytest.raises(CorruptRecord):
+                whole.take_columns(COLUMNS)
+            break
         batch, _ = whole.take_columns(COLUMNS)
         assert some.equals(batch.select(["queueOffset", "msgId"]))
     assert not part.has_something

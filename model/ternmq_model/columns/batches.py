@@ -111,8 +111,6 @@ def build_rows(
     columns: Sequence[str] = COLUMNS,
     expected: ExpectedRecords | None = None,
     bytes_max: int = BATCH_BYTES_MAX,
-    check_crc: bool = True,
-    is_null_allowed: bool = False,
 ) -> BuiltRows:
     """Return a batch of the records, and the damaged ones.
 
@@ -124,21 +122,16 @@ def build_rows(
         columns: Names of the columns, in this order.
         expected: Facts that the records must state. None = any.
         bytes_max: Limit of records and decompressed bodies in the batch.
-        check_crc: True = the checksums of the bodies are verified.
-        is_null_allowed: True = a body that cannot be decompressed is null; False = its record is
-            damaged.
 
     Raises:
         MissingPackage: A compressed body needs the extra `compression`.
     """
     starts, sizes = starts.astype(np.int64), sizes.astype(np.int64)
-    found, damaged = find_records(view, starts, sizes, expected, check_crc=check_crc)
+    found, damaged = find_records(view, starts, sizes, expected)
     inspected = len(starts)
     unpacked: Sequence[tuple[int, bytes | None]] = ()
     if found is not None and column_names.BODY in columns:
         bodies = unpack_bodies(found, bytes_max)
-        if is_null_allowed:
-            bodies = bodies.with_nulls()
         unpacked = bodies.unpacked
         if bodies.rows < len(found.rows):
             inspected = int(found.rows[bodies.rows])

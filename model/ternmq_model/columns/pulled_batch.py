@@ -1,4 +1,4 @@
-"""Records of a pull as Arrow columns, with the checks and the second filter of `decode_records`."""
+"""Records of a pull as Arrow columns, with the checks of `decode_records` and the second filter."""
 
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -7,16 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model import properties
-from ternmq_model.arrays import Ints
 from ternmq_model.columns import column_names
 from ternmq_model.columns.arrow import arrow, compute
-from ternmq_model.columns.batches import batch_of_records, build_rows
+from ternmq_model.columns.batches import BATCH_BYTES_MAX, batch_of_records
 from ternmq_model.columns.property_columns import read_properties
-from ternmq_model.columns.record_validation import ValidRecords, find_records, unpack_bodies
-from ternmq_model.errors import CorruptRecord
-from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.columns.record_validation import ValidRecords, unpack_bodies
+from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record.format import read_queue_offset
+from ternmq_model.record.checksum import crc31_of_ranges
+from ternmq_model.record.pulled_records import check_bodies, lay_out_pulled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,17 +40,21 @@ class PulledRows(NamedTuple):
     """Queue offset of the last inspected record."""
 
 
-def valid_records(data: bytes, sizes: NDArray[np.int32]) -> ValidRecords:
+def valid_records(data: bytes, sizes: NDArray[np.int32], *, check_crc: bool = True) -> ValidRecords:
     """Return the contiguous records in `data`, at least one, with the checks of `decode_records`.
+
+    Args:
+        data: The records.
+        sizes: Length of each record. Their sum must be that of `data`.
+        check_crc: True = the checksums of the bodies are verified.
 
     Raises:
         CorruptRecord: A record is corrupt.
     """
-    starts, lengths = _bounds(data, sizes)
-    found, damaged = find_records(data, starts, lengths, None)
-    if damaged or found is None:
-        raise damaged[0].error
-    return found
+    layout = lay_out_pulled(data, sizes)
+    if check_crc:
+        check_bodies(layout, crc31_of_ranges(data, layout.bodies, layout.body_ends))
+    return ValidRecords(data, layout, np.arange(len(sizes)))
 
 
 def tagged_records(found: ValidRecords, tags: Collection[str]) -> ValidRecords:
@@ -93,15 +96,6 @@ def columns_of_records(
     return changed_batch
 
 
-def _bounds(data: bytes, sizes: NDArray[np.int32]) -> tuple[Ints, Ints]:
-    """Return the positions and lengths of contiguous records."""
-    lengths = sizes.astype(np.int64)
-    ends = np.cumsum(lengths)
-    if int(ends[-1]) != len(data):
-        raise CorruptRecord(PhysicalOffset(0), "record sizes do not add up to the records")
-    return ends - lengths, lengths
-
-
 def _have_tags(values: Any, tags: Collection[str]) -> Any:
     # The broker compares only hash codes, and different tags may have equal ones.
     return compute.is_in(values, arrow.array(sorted(tags), type=arrow.string()))
@@ -132,29 +126,24 @@ def decode_columns(
         CorruptRecord: A record is corrupt.
         MissingPackage: A compressed body needs the extra `compression`.
     """
-    starts, lengths = _bounds(data, sizes)
+    found = valid_records(data, sizes, check_crc=check_crc)
+    unpacked: Sequence[tuple[int, bytes | None]] = ()
+    if column_names.BODY in columns:
+        bodies = unpack_bodies(found, BATCH_BYTES_MAX).with_nulls()
+        unpacked = bodies.unpacked
+        if bodies.rows < len(sizes):
+            found = found.only(np.arange(bodies.rows))
     needed = columns
     if tags and column_names.TAGS not in columns:
         needed = (*columns, column_names.TAGS)
-    built = build_rows(
-        data,
-        starts,
-        lengths,
-        broker_name=queue.broker_name,
-        columns=needed,
-        check_crc=check_crc,
-        is_null_allowed=True,
-    )
-    if built.damaged:
-        raise built.damaged[0].error
-    batch = built.batch
+    batch = batch_of_records(found, unpacked, queue.broker_name, needed)
     if tags:
         batch = batch.filter(_have_tags(batch.column(column_names.TAGS), tags))
         batch = batch.select(list(columns))
-    last = built.inspected - 1
+    offsets = found.layout.headers["queue_offset"]
     return PulledRows(
         batch,
-        built.inspected,
-        int(starts[last] + lengths[last]),
-        read_queue_offset(data, int(starts[last])),
+        len(found.rows),
+        int(found.layout.ends[-1]),
+        QueueOffset(int(offsets[-1])),
     )

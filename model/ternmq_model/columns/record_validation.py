@@ -103,8 +103,6 @@ def find_records(
     starts: Ints,
     sizes: Ints,
     expected: ExpectedRecords | None,
-    *,
-    check_crc: bool = True,
 ) -> tuple[ValidRecords | None, list[DamagedRow]]:
     """Return the valid records and the damaged ones, both in the given order.
 
@@ -113,7 +111,6 @@ def find_records(
         starts: Positions of the records in it.
         sizes: Lengths of the records.
         expected: Facts that the records must state. None = any.
-        check_crc: True = the checksums of the bodies are verified.
     """
     rows = np.arange(len(starts))
     ends = starts + sizes
@@ -132,7 +129,7 @@ def find_records(
         assert isinstance(layout, RecordLayout), "good records are good together"
     found = ValidRecords(view, layout, rows)
     required = expected.only(rows) if expected is not None and damaged else expected
-    for bad, reason in _doubts(found, required, check_crc=check_crc):
+    for bad, reason in _doubts(found, required):
         if bad.any():
             claimed = starts if places is None else places
             damaged += [
@@ -148,7 +145,7 @@ def find_records(
 
 
 def _doubts(
-    found: ValidRecords, expected: ExpectedRecords | None, *, check_crc: bool
+    found: ValidRecords, expected: ExpectedRecords | None
 ) -> Iterator[tuple[NDArray[np.bool_], str]]:
     """Yield masks of damaged records, each with its reason."""
     layout = found.layout
@@ -157,7 +154,7 @@ def _doubts(
     if expected is not None and expected.is_sealed:
         sealed = match_checksums(found.view, layout.starts, layout.properties, layout.ends)
         yield ~sealed, "the record's checksum is missing or differs"
-    elif check_crc:
+    else:
         yield ~_have_right_bodies(found.view, layout), "the body's checksum differs"
         if expected is not None:
             yield _have_lost_sectors(found, expected.places), "part of the properties is lost"

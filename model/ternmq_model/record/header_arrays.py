@@ -55,6 +55,7 @@ assert all(
 )
 
 _LONG: Final = np.dtype(">i8")
+_SHORT: Final = np.dtype(">i2")
 _OFFSETS_AND_SIZES_AT: Final = np.array([[QUEUE_OFFSET_AT], [0]])
 
 
@@ -92,7 +93,7 @@ def pack_lengths(lengths: Ints) -> list[bytes]:
 
 def read_lengths(view: Bytes, ends: Ints) -> Ints:
     """Return the lengths of properties, or of V2 topics, that end at `ends`."""
-    return (view[ends - 2].astype(np.int8).astype(np.int64) << 8) | view[ends - 1]
+    return windows(view, _SHORT.itemsize)[ends - _SHORT.itemsize].view(_SHORT).astype(np.int64)
 
 
 def have_sizes_and_offsets(

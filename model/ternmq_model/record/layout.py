@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ternmq_model.arrays import Ints
-from ternmq_model.record.format import FLAG_HOSTS_MASK, MAGIC_V2
+from ternmq_model.record.format import FLAG_HOSTS_MASK, MAGIC_V1, MAGIC_V2, read_sys_flag
 from ternmq_model.record.header_arrays import Headers, header_type, read_lengths, take_headers
 
 
@@ -31,14 +31,19 @@ class RecordLayout:
 def lay_out(
     data: bytes | memoryview, starts: Ints, ends: Ints, places: Ints | None
 ) -> RecordLayout | int:
-    """Return the positions of the parts of records; or the first record with invalid sizes.
+    """Return the positions of the parts of records; or the index of one with invalid sizes.
+
+    Checksums are not verified.
 
     Args:
         data: Buffer with the records.
-        starts: Begin of each record in `data`; each has at least `OVERHEAD_BYTES`.
+        starts: Begin of each record in `data`, at least one; each has at least `OVERHEAD_BYTES`.
         ends: End of each record, inside `data`.
         places: Expected physical offsets in the headers. None = any.
     """
+    alike = _lay_out_alike(data, starts, ends, places)
+    if alike is not None:
+        return alike
     view = np.frombuffer(data, dtype=np.uint8)
     headers, head_bytes = _take_headers(data, starts, ends)
     if not len(headers):
@@ -48,7 +53,8 @@ def lay_out(
     body_bytes = headers["body_bytes"].astype(np.int64)
     body_ends = bodies + body_bytes
     topics = body_ends + 1 + long_topic
-    good = (body_bytes >= 0) & (topics + 2 <= ends)
+    good = (body_bytes >= 0) & (topics + 2 <= ends) & (headers["total_bytes"] == ends - starts)
+    good &= long_topic | (headers["magic"] == MAGIC_V1)
     if places is not None:
         good &= headers["physical_offset"] == places
     if not good.all():
@@ -64,6 +70,42 @@ def lay_out(
     good = (properties_bytes >= 0) & (properties + properties_bytes == ends)
     if not good.all():
         return int(good.argmin())
+    return RecordLayout(starts, ends, headers, bodies, body_ends, topics, topic_bytes, properties)
+
+
+def _lay_out_alike(
+    data: bytes | memoryview, starts: Ints, ends: Ints, places: Ints | None
+) -> RecordLayout | None:
+    """Return the positions of V1 records with hosts of one length, in half the time.
+
+    None = a record has another form, or invalid sizes.
+    """
+    hosts = read_sys_flag(data, int(starts[0])) & FLAG_HOSTS_MASK
+    kind = header_type(hosts)
+    if hosts and int(starts.max()) + kind.itemsize > len(data):
+        return None
+    headers = take_headers(data, starts, kind)
+    bodies = starts + kind.itemsize
+    body_ends = bodies + headers["body_bytes"]
+    good = headers["magic"] == MAGIC_V1
+    good &= headers["total_bytes"] == ends - starts
+    good &= (headers["sys_flag"] & FLAG_HOSTS_MASK) == hosts
+    good &= bodies <= body_ends
+    good &= body_ends + 3 <= ends
+    if places is not None:
+        good &= headers["physical_offset"] == places
+    if np.count_nonzero(good) < len(starts):
+        return None
+    view = np.frombuffer(data, dtype=np.uint8)
+    topics = body_ends + 1
+    topic_bytes = view[body_ends].astype(np.int64)
+    properties = topics + topic_bytes + 2
+    left = ends - properties
+    good = left >= 0
+    good &= topic_bytes >= 1
+    good &= read_lengths(view, np.minimum(properties, ends)) == left
+    if np.count_nonzero(good) < len(starts):
+        return None
     return RecordLayout(starts, ends, headers, bodies, body_ends, topics, topic_bytes, properties)
 
 
