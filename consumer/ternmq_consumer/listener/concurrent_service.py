@@ -99,7 +99,7 @@ class ConcurrentConsumeService:
         del self._running[request]
         messages = request.handout.messages
         is_batch = request.is_batch
-        stuck = messages if is_batch else [messages[index]]
+        stuck = messages[index:] if is_batch else [messages[index]]
         logger.warning(
             "listener call takes too long queue=%s offset=%s messages=%s",
             request.assigned.queue,

@@ -26,12 +26,12 @@ class ConsumeRequest:
     handout: Handout[StoredMessage]
 
     index: int = 0
-    """Index of the message at the listener; 0 for a batch. The worker sets it before it reads
-    `is_over`. So after setting `is_over` the loop reads here the last message that may have reached
-    the listener."""
+    """Index of the message at the listener, or of the first one of its batch. The worker sets it
+    before it reads `is_over`. So after setting `is_over` the loop reads here the last message that
+    may have reached the listener."""
 
     is_batch: bool = False
-    """True = the listener has all messages at once."""
+    """True = the listener has all messages from `index` on at once, or the first of them."""
 
     is_over: bool = False
     """True = the request is given up, and its result is ignored."""

@@ -7,6 +7,7 @@ run in threads, so that they may block.
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -21,6 +22,8 @@ from ternmq_remoting.environment import Blocking
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from ternmq_consumer.process_queue.message_rows import HandoutRows
 
 T = TypeVar("T")
 
@@ -129,21 +132,73 @@ def in_batches(
         if result is _NOT_CALLED:
             request.unreached = messages
         else:
-            _take_batch_answer(request, result)
+            _take_batch_answer(request, messages, result)
 
     return call
 
 
-def in_columns(listener: ColumnsListener) -> BatchListener:
-    """Return a batch listener that passes the messages as rows of an Arrow batch to `listener`."""
-    from ternmq_consumer.process_queue.message_rows import columns_of
+def in_columns(
+    listener: ColumnsListener,
+    blocking: Blocking,
+    *,
+    in_order: bool,
+    interception: Interception | None = None,
+    bytes_max: int | None = None,
+) -> CallListener:
+    """Return the call of a columns listener, which gets the messages of a hand-out as Arrow rows.
 
+    Long hand-outs reach the listener in several calls, one after the other: the offsets of an Arrow
+    array have 31 bits. An answer counts for the messages of its call, as for a batch listener.
+
+    Args:
+        listener: Listener of the application.
+        blocking: Pool of threads for a listener that is a plain function.
+        in_order: True = messages behind a failed call are not passed on.
+        interception: Interceptors of the calls; None = without.
+        bytes_max: Limit of records and decompressed bodies of a call; None = that of `poll`.
+    """
+    from ternmq_consumer.process_queue.message_rows import HandoutRows
+
+    caller = _caller(_on_rows(listener), blocking)
+
+    async def pass_rows(rows: HandoutRows, request: ConsumeRequest) -> ListenerResult:
+        if interception is None:
+            return await caller(rows, request)
+        if not request.may_go_on:
+            return _NOT_CALLED
+        with suppress(Exception):  # the call raises it again
+            if is_async(listener):
+                rows.read()
+            else:
+                await blocking.run(rows.read)
+        return await _intercepted(caller, rows, rows.messages, request, interception)
+
+    async def call(request: ConsumeRequest) -> None:
+        rest = request.handout.messages
+        request.is_batch = True
+        while rest:
+            rows = HandoutRows(rest, bytes_max)
+            result = await pass_rows(rows, request)
+            if result is _NOT_CALLED:
+                request.unreached = rest
+                return
+            is_finished = _take_batch_answer(request, rows.messages, result)
+            rest = rest[len(rows.messages) :]
+            if in_order and not is_finished:
+                request.unreached = rest
+                return
+            request.index += len(rows.messages)
+
+    return call
+
+
+def _on_rows(listener: ColumnsListener) -> "Callable[[HandoutRows], Any]":
+    """Return a listener of the same kind that takes rows which are not read."""
     if not is_async(listener):
-        return lambda messages: listener(columns_of(messages))
+        return lambda rows: listener(rows.read())
 
-    async def call(messages: Sequence[StoredMessage]) -> ListenerAnswer:
-        answer = listener(columns_of(messages))
-        return await cast("Awaitable[ListenerAnswer]", answer)
+    async def call(rows: "HandoutRows") -> ListenerAnswer:
+        return await cast("Awaitable[ListenerAnswer]", listener(rows.read()))
 
     return call
 
@@ -177,15 +232,18 @@ def _take_answer(request: ConsumeRequest, message: StoredMessage, result: Listen
     return False
 
 
-def _take_batch_answer(request: ConsumeRequest, result: ListenerResult) -> None:
-    """Record the listener's answer for all messages of `request`."""
+def _take_batch_answer(
+    request: ConsumeRequest, messages: Sequence[StoredMessage], result: ListenerResult
+) -> bool:
+    """Record the listener's answer for `messages`. Return whether all of them are finished."""
     later = LATER if result.error is not None else reconsume_later_of(result.answer)
     if later is None:
-        return
-    request.error = result.error
+        return True
+    request.error = request.error or result.error
     request.suspend_s = later.suspend_s
-    for message in request.handout.messages[later.finished :]:
+    for message in messages[later.finished :]:
         request.fail(message, later.delay_level)
+    return later.finished >= len(messages)
 
 
 def _caller(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_consumer.process_queue.process_queue import MessageSeries
-from ternmq_model.columns.batches import join_batches
+from ternmq_model.columns.batches import BATCH_BYTES_MAX, join_batches
 from ternmq_model.columns.pulled_batch import columns_of_records, tagged_records, valid_records
 from ternmq_model.columns.record_validation import ValidRecords
 from ternmq_model.offsets import QueueOffset
@@ -89,23 +89,65 @@ def decode_rows(records: bytes, sizes: NDArray[np.int32], queue: MessageQueue) -
     return MessageRows(queue, [valid_records(records, sizes)])
 
 
-def columns_of(messages: Sequence[StoredMessage]) -> "pa.RecordBatch":
-    """Return messages of one queue, at least one, as rows with all columns.
+class HandoutRows:
+    """Rows of the first messages of a hand-out. They are read at the first use.
+
+    Args:
+        messages: Messages of one queue, at least one.
+        bytes_max: Limit of records and decompressed bodies of the rows; None = that of `poll`. The
+            first message may exceed it.
+
+    Attributes:
+        messages: Messages of the rows; before the first use all given ones.
+    """
+
+    def __init__(self, messages: Sequence[StoredMessage], bytes_max: int | None = None) -> None:
+        self.messages = messages
+        self._bytes_max = BATCH_BYTES_MAX if bytes_max is None else bytes_max
+        self._batch: pa.RecordBatch | None = None
+
+    def read(self) -> "pa.RecordBatch":
+        """Return the rows. See `columns_of`."""
+        if self._batch is None:
+            self._batch = columns_of(self.messages, self._bytes_max)
+            self.messages = self.messages[: self._batch.num_rows]
+        return self._batch
+
+
+def columns_of(messages: Sequence[StoredMessage], bytes_max: int) -> "pa.RecordBatch":
+    """Return the first messages of one queue, at least one, as rows with all columns.
 
     The rows of redelivered messages have their original topic and the number of attempts.
+
+    Args:
+        messages: Messages of one queue, at least one.
+        bytes_max: Limit of records and decompressed bodies; the first message may exceed it.
 
     Raises:
         MissingPackage: A compressed body needs the extra `compression`.
     """
     if isinstance(messages, MessageRows):
-        broker_name = messages.queue.broker_name
-        return join_batches([columns_of_records(each, broker_name) for each in messages.pieces])
+        return _columns_of_rows(messages, bytes_max)
     records = [each.record for each in messages]
     sizes = np.fromiter(map(len, records), dtype=np.int32, count=len(records))
     found = valid_records(b"".join(records), sizes)
     return columns_of_records(
         found,
         messages[0].queue.broker_name,
+        bytes_max=bytes_max,
         topics=[each.topic for each in messages],
         reconsume_times=[each.reconsume_times for each in messages],
     )
+
+
+def _columns_of_rows(messages: MessageRows, bytes_max: int) -> "pa.RecordBatch":
+    batches: list[pa.RecordBatch] = []
+    for piece in messages.pieces:
+        batch = columns_of_records(piece, messages.queue.broker_name, bytes_max=bytes_max)
+        if batches and batch.nbytes > bytes_max:
+            break
+        batches.append(batch)
+        bytes_max -= batch.nbytes
+        if batch.num_rows < len(piece.rows):
+            break
+    return join_batches(batches)

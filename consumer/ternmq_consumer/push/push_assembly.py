@@ -96,11 +96,15 @@ class Listeners:
         interception = (
             Interception(group, client.env.clock, self.interceptors) if self.interceptors else None
         )
-        batch_listener = self.batch_listener
         if self.columns_listener is not None:
-            batch_listener = in_columns(self.columns_listener)
-        if batch_listener is not None:
-            call = in_batches(batch_listener, blocking, interception=interception)
+            call = in_columns(
+                self.columns_listener,
+                blocking,
+                in_order=config.order_per_queue,
+                interception=interception,
+            )
+        elif self.batch_listener is not None:
+            call = in_batches(self.batch_listener, blocking, interception=interception)
         elif self.listener is not None:
             call = one_by_one(
                 self.listener, blocking, in_order=config.order_per_queue, interception=interception

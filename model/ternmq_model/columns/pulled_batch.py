@@ -1,7 +1,7 @@
 """Records of a pull as Arrow columns, with the checks of `decode_records` and the second filter."""
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from ternmq_model import properties
 from ternmq_model.columns import column_names
 from ternmq_model.columns.arrow import arrow, compute
 from ternmq_model.columns.batches import BATCH_BYTES_MAX, batch_of_records
+from ternmq_model.columns.column_names import COLUMNS
 from ternmq_model.columns.property_columns import read_properties
 from ternmq_model.columns.record_validation import ValidRecords, unpack_bodies
 from ternmq_model.offsets import QueueOffset
@@ -19,8 +20,6 @@ from ternmq_model.record.pulled_records import check_bodies, lay_out_pulled
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_NO_LIMIT: Final = 1 << 62
 
 
 class PulledRows(NamedTuple):
@@ -68,32 +67,47 @@ def columns_of_records(
     found: ValidRecords,
     broker_name: str,
     *,
+    bytes_max: int,
     topics: Sequence[str] = (),
     reconsume_times: Sequence[int] = (),
 ) -> "pa.RecordBatch":
-    """Return records, at least one, as rows with all columns.
+    """Return the first records, at least one, as rows with all columns.
 
     The body of a compressed message that cannot be decompressed is null.
 
     Args:
         found: The records.
         broker_name: Name of the broker of the records.
+        bytes_max: Limit of records and decompressed bodies; the first record may exceed it.
         topics: Topic of each row; empty = those of the records.
         reconsume_times: Number of attempts of each row; empty = those of the records.
 
     Raises:
         MissingPackage: A compressed body needs the extra `compression`.
     """
-    bodies = unpack_bodies(found, _NO_LIMIT).with_nulls()
-    batch: Any = batch_of_records(found, bodies.unpacked, broker_name)
+    batch: Any = _first_rows(found, broker_name, COLUMNS, bytes_max)
     changed = {column_names.TOPIC: topics, column_names.RECONSUME_TIMES: reconsume_times}
     for name, values in changed.items():
         if values:
             at = batch.schema.get_field_index(name)
             field = batch.schema.field(at)
-            batch = batch.set_column(at, field, arrow.array(values, type=field.type))
+            batch = batch.set_column(
+                at, field, arrow.array(values[: batch.num_rows], type=field.type)
+            )
     changed_batch: pa.RecordBatch = batch
     return changed_batch
+
+
+def _first_rows(
+    found: ValidRecords, broker_name: str, columns: Sequence[str], bytes_max: int
+) -> "pa.RecordBatch":
+    """Return the first records, at least one, as rows. Without bodies there is no limit."""
+    if column_names.BODY not in columns:
+        return batch_of_records(found, (), broker_name, columns)
+    bodies = unpack_bodies(found, bytes_max).with_nulls()
+    if bodies.rows < len(found.rows):
+        found = found.only(np.arange(bodies.rows))
+    return batch_of_records(found, bodies.unpacked, broker_name, columns)
 
 
 def _have_tags(values: Any, tags: Collection[str]) -> Any:
@@ -127,23 +141,18 @@ def decode_columns(
         MissingPackage: A compressed body needs the extra `compression`.
     """
     found = valid_records(data, sizes, check_crc=check_crc)
-    unpacked: Sequence[tuple[int, bytes | None]] = ()
-    if column_names.BODY in columns:
-        bodies = unpack_bodies(found, BATCH_BYTES_MAX).with_nulls()
-        unpacked = bodies.unpacked
-        if bodies.rows < len(sizes):
-            found = found.only(np.arange(bodies.rows))
     needed = columns
     if tags and column_names.TAGS not in columns:
         needed = (*columns, column_names.TAGS)
-    batch = batch_of_records(found, unpacked, queue.broker_name, needed)
+    batch = _first_rows(found, queue.broker_name, needed, BATCH_BYTES_MAX)
+    count = batch.num_rows
     if tags:
         batch = batch.filter(_have_tags(batch.column(column_names.TAGS), tags))
         batch = batch.select(list(columns))
     offsets = found.layout.headers["queue_offset"]
     return PulledRows(
         batch,
-        len(found.rows),
-        int(found.layout.ends[-1]),
-        QueueOffset(int(offsets[-1])),
+        count,
+        int(found.layout.ends[count - 1]),
+        QueueOffset(int(offsets[count - 1])),
     )

@@ -242,13 +242,14 @@ def unpack_bodies(found: ValidRecords, bytes_max: int) -> UnpackedBodies:
     Raises:
         MissingPackage: A compressed body needs the extra `compression`.
     """
-    layout, count = found.layout, len(found.rows)
+    layout = found.layout
+    sizes = np.cumsum(layout.ends - layout.starts)
+    count = max(int(np.searchsorted(sizes, bytes_max, side="right")), 1)
     flags = layout.headers["sys_flag"].astype(np.int64)
-    compressed: list[int] = np.flatnonzero(flags & FLAG_COMPRESSED).tolist()
+    compressed: list[int] = np.flatnonzero(flags[:count] & FLAG_COMPRESSED).tolist()
     if not compressed:
         return UnpackedBodies((), (), count)
     whole = memoryview(found.view)
-    sizes = np.cumsum(layout.ends - layout.starts)
     unpacked: list[tuple[int, bytes]] = []
     broken: list[tuple[int, CorruptBody]] = []
     more = 0

@@ -136,6 +136,23 @@ async def look_for(scene: Scene, seconds: int) -> None:
         await scene.service.check_timeouts()
 
 
+def test_hanging_batch_behind_finished_ones_is_sent_back_alone() -> None:
+    async def main() -> None:
+        scene = Scene()
+        request = await scene.begin(5)
+        request.is_batch = True
+        await look_for(scene, 600)
+        request.index = 3
+        await look_for(scene, 900)
+        assert not scene.broker.batches, "each batch has the whole time"
+        await look_for(scene, 60)
+        (batch,) = scene.broker.batches
+        assert of_offsets(batch.messages) == [3, 4]
+        assert scene.committed == 3
+
+    run_in_virtual_time(main())
+
+
 def test_hanging_call_is_abandoned_and_its_late_result_ignored() -> None:
     async def main() -> None:
         scene = Scene()
