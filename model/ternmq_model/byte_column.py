@@ -176,10 +176,12 @@ def join_rows(columns: Sequence[ByteColumn]) -> ByteColumn:
     for column in columns[1:]:
         sizes += column.sizes
     joined = ByteColumn.packed(np.empty(int(sizes.sum()), dtype=np.uint8), sizes)
-    at = joined.starts
+    at, step = joined.starts, joined.step
     for column in columns:
-        column.put(joined.data, at, joined.step)
+        column.put(joined.data, at, step)
         at = at + column.sizes
+        if column.width == VARYING:
+            step = VARYING  # rows of one length need not have parts of one length
     return joined
 
 

@@ -18,6 +18,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_producer.batch.column_results import ColumnResults, SendColumnsFailed
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
+from tests.support.examples import examples
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
 from tests.support.toy_sending import Answer
@@ -100,11 +101,30 @@ def _by_key(stored: dict[Any, Any]) -> dict[Any, Any]:
     return {place: each if place[1] else sorted(each) for place, each in by_key.items()}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ROW, max_size=12), st.none() | AGAIN)
 @example(
     [{"body": b"", "tags": "", "keys": [], "properties": {"a": "b"}, "sharding_key": ""}],
     ["w\x02DELAY\x013"],
+)
+@example(
+    [
+        {"body": b"", "tags": tag, "keys": ["kk"], "properties": {}, "sharding_key": key}
+        for tag, key in (("x", "ss"), ("yy", "s"))
+    ],
+    None,
+)
+@example(
+    [
+        {
+            "body": b"x",
+            "tags": "",
+            "keys": [],
+            "properties": {"id": "123", "user": "7"},
+            "sharding_key": "",
+        }
+    ],
+    [None],
 )
 def test_columns_store_the_same_as_messages(
     rows: list[dict[str, Any]], values: list[str | None] | None

@@ -1,7 +1,7 @@
 """Columns of byte strings hold the same bytes as lists."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ternmq_model.byte_column import ByteColumn, join_rows
@@ -37,6 +37,23 @@ def test_joined_rows_are_those_of_all_columns(values: list[bytes], fixed: bytes)
     column = ByteColumn.of(values)
     joined = join_rows([column, ByteColumn.repeated(fixed, len(values)), column])
     assert joined.copies() == [value + fixed + value for value in values]
+
+
+@given(
+    st.integers(1, 4).flatmap(
+        lambda count: st.lists(
+            st.lists(st.sampled_from([b"", b"a", b"bc", b"def"]), min_size=count, max_size=count),
+            min_size=1,
+            max_size=4,
+        )
+    )
+)
+@example([[b"a", b"bc"], [b"kk", b"kk"], [b"xy", b"z"]])
+def test_joined_rows_of_equal_length_may_have_parts_of_other_lengths(
+    parts: list[list[bytes]],
+) -> None:
+    joined = join_rows([ByteColumn.of(values) for values in parts])
+    assert joined.copies() == [b"".join(row) for row in zip(*parts, strict=True)]
 
 
 def test_equal_rows_are_recognised() -> None:
