@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ternmq_client.interceptors import SendEvent
-from ternmq_model.errors import IllegalMessage, IllegalName, SendVetoed, UsageError
+from ternmq_model.errors import IllegalMessage, IllegalName, SendVetoed, TopicNotFound, UsageError
 from ternmq_model.message import Message, SendManyFailed
+from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_producer.batch.column_results import ColumnResults, SendColumnsFailed
 from ternmq_producer.config import ProducerConfig
@@ -314,37 +315,43 @@ def test_illegal_rows_are_refused_and_the_others_sent() -> None:
     run_in_virtual_time(main())
 
 
+class Marking:
+    """Interceptor that marks messages, refuses one, and records the outcomes."""
+
+    def __init__(self) -> None:
+        self.events: list[SendEvent] = []
+
+    def before_send(self, message: Message) -> Message:
+        if message.body == b"no":
+            raise ValueError("not this one")
+        return replace(message, properties={**message.properties, "seen": "yes"})
+
+    def after_send(self, event: SendEvent) -> None:
+        self.events.append(event)
+
+
+def with_interceptors(cluster: ToyCluster, *interceptors: Marking) -> Producer:
+    """Return a producer of `cluster` with interceptors."""
+    return Producer(
+        "senders",
+        nameserver=cluster.nameserver,
+        interceptors=interceptors,
+        env=cluster.environment(),
+    )
+
+
 def test_interceptors_see_every_row() -> None:
-    class Marking:
-        def __init__(self) -> None:
-            self.events: list[SendEvent] = []
-
-        def before_send(self, message: Message) -> Message:
-            if message.body == b"no":
-                raise ValueError("not this one")
-            return replace(message, properties={**message.properties, "seen": "yes"})
-
-        def after_send(self, event: SendEvent) -> None:
-            self.events.append(event)
-
     async def main() -> None:
         marking = Marking()
-        async with ToyCluster() as cluster:
-            producer = Producer(
-                "senders",
-                nameserver=cluster.nameserver,
-                interceptors=[marking],
-                env=cluster.environment(),
-            )
-            async with producer:
-                with pytest.raises(SendColumnsFailed) as caught:
-                    await producer.send_columns(
-                        TOPIC,
-                        [b"a", b"no", b"b", b"c"],
-                        tags="t",
-                        keys=[["k", "l"]] * 4,
-                        queue_ids=[1, 1, 1, 99],
-                    )
+        async with ToyCluster() as cluster, with_interceptors(cluster, marking) as producer:
+            with pytest.raises(SendColumnsFailed) as caught:
+                await producer.send_columns(
+                    TOPIC,
+                    [b"a", b"no", b"b", b"c"],
+                    tags="t",
+                    keys=[["k", "l"]] * 4,
+                    queue_ids=[1, 1, 1, 99],
+                )
             errors = caught.value.results.errors
             assert isinstance(errors[1], SendVetoed)
             assert list(errors) == [1, 3]
@@ -354,7 +361,43 @@ def test_interceptors_see_every_row() -> None:
                 (b"b", 1, ["k", "l"]),
             ]
             assert all(each.properties["seen"] == "yes" for each in records)
-            assert [event.message.body for event in marking.events] == [b"a", b"b"]
+            seen = {event.message.body: event.error for event in marking.events}
+            assert seen == {b"a": None, b"b": None, b"c": errors[3]}
+
+    run_in_virtual_time(main())
+
+
+def test_interceptors_see_rows_of_a_topic_without_a_route() -> None:
+    async def main() -> None:
+        marking = Marking()
+        async with ToyCluster() as cluster, with_interceptors(cluster, marking) as producer:
+            with pytest.raises(SendColumnsFailed, match="3 of 3") as caught:
+                await producer.send_columns("nowhere", [b"a", b"no", b"b"])
+            errors = caught.value.results.errors
+            assert isinstance(errors[1], SendVetoed)
+            seen = {event.message.body: event.error for event in marking.events}
+            assert seen == {b"a": errors[0], b"b": errors[2]}
+            assert all(isinstance(error, TopicNotFound) for error in seen.values())
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("interceptors", [[], [Marking()]])
+@pytest.mark.parametrize("order", [{"sharding_keys": "k"}, {"queue_ids": 1}])
+def test_columns_that_wait_for_their_route_keep_their_order(
+    interceptors: list[Marking], order: dict[str, Any]
+) -> None:
+    async def main() -> None:
+        async with ToyCluster() as cluster, with_interceptors(cluster, *interceptors) as producer:
+            sending = asyncio.create_task(producer.send_columns(TOPIC, [b"1", b"2"], **order))
+            await asyncio.sleep(0)
+            queue = MessageQueue(TOPIC, "broker-0", 1) if "queue_ids" in order else None
+            sharding_key = order.get("sharding_keys", "")
+            last = Message(TOPIC, b"3", sharding_key=sharding_key)
+            result = await producer.send(last, queue=queue)
+            await sending
+            stored = cluster.first.messages(result.queue)
+            assert [each.body for each in stored] == [b"1", b"2", b"3"]
 
     run_in_virtual_time(main())
 

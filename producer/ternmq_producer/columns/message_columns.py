@@ -71,6 +71,14 @@ class EncodedColumns:
         """True when messages may have a sharding key or a chosen queue."""
         return self.sharding is not None or self.queue_ids is not None
 
+    @property
+    def have_queues(self) -> Sequence[bool]:
+        """For each message, whether the caller chose its queue."""
+        if self.queue_ids is None:
+            return [False] * len(self)
+        have_queues: list[bool] = (self.queue_ids != NO_QUEUE).tolist()
+        return have_queues
+
     def rows(self, rows: Ints | slice) -> "EncodedColumns":
         """Return some of the messages."""
         return replace(

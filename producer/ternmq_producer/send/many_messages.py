@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Final
 
 import numpy as np
@@ -107,27 +107,32 @@ async def _submit_intercepted(
         afters: Functions for the outcomes of messages, by position, to which those of `part` are
             added.
     """
-    try:
-        publish_info = await sender.publish_info(part.topic, deadline_ms)
-        errors = part.queue_errors(publish_info)
-        chosen = part.chosen_queues(publish_info)
-    except TernError as error:
-        _fail(bulk, part.positions, error)
-        return
-    messages, positions, queues = list[Message](), list[int](), list[MessageQueue | None]()
+    messages, rows = list[Message](), list[int]()
     for row, position in enumerate(part.positions.tolist()):
         try:
-            if position in errors:
-                raise errors[position]
             message, afters[position] = interception.before(part.message(row))
         except TernError as error:
             bulk.put(position, error)
             continue
         messages.append(message)
-        positions.append(position)
-        has_queue = part.queue_ids is not None and part.queue_ids[row] != NO_QUEUE
-        queues.append(publish_info.queues[int(chosen[row])] if has_queue else None)
-    await submit_singly(sender, bulk, messages, np.array(positions), queues, deadline_ms)
+        rows.append(row)
+    if not messages:
+        return
+    part = part.rows(np.array(rows))
+    with _joined(sender, messages, part.have_queues) as tickets:
+        try:
+            publish_info = await sender.publish_info(part.topic, deadline_ms)
+        except TernError as error:
+            _fail(bulk, part.positions, error)
+            return
+        for position, refusal in part.queue_errors(publish_info).items():
+            bulk.put(position, refusal)
+        chosen: list[int] = part.chosen_queues(publish_info).tolist()
+        queues = [
+            publish_info.queues[index] if has_queue else None
+            for index, has_queue in zip(chosen, part.have_queues, strict=True)
+        ]
+        await _submit_singly(sender, bulk, messages, part.positions, queues, tickets, deadline_ms)
 
 
 def part_slices(costs: Ints) -> Sequence[slice]:
@@ -255,7 +260,9 @@ async def _submit_part(
     positions = np.arange(start, start + len(part))
     plain = await _plain(sender, part, positions, deadline_ms)
     if plain is None:
-        await submit_singly(sender, bulk, part, positions, [None] * len(part), deadline_ms)
+        with _joined(sender, part, [False] * len(part)) as tickets:
+            queues = [None] * len(part)
+            await _submit_singly(sender, bulk, part, positions, queues, tickets, deadline_ms)
         return
     try:
         await _hand_over(sender, bulk, *plain, deadline_ms)
@@ -268,15 +275,41 @@ def _fail(bulk: Bulk, positions: Ints, error: TernError) -> None:
         bulk.put(position, renewed(error, may_have_happened=False))
 
 
-async def submit_singly(
+@contextmanager
+def _joined(
+    sender: MessageSender, messages: Sequence[Message], have_queues: Sequence[bool]
+) -> Generator[Sequence[Ticket | None]]:
+    """Yield the ticket of each message, the same for all of a topic; None = the order is free.
+
+    Args:
+        sender: Sender of the messages.
+        messages: Messages.
+        have_queues: For each message, whether the caller chose its queue.
+    """
+    with ExitStack() as stack:
+        by_topic: dict[str, Ticket] = {}
+        tickets: list[Ticket | None] = []
+        for message, has_queue in zip(messages, have_queues, strict=True):
+            ticket = None
+            is_in_order = has_queue or is_ordered(message, None, None)
+            if is_in_order and is_kind(topic := message.topic, str):
+                if topic not in by_topic:
+                    by_topic[topic] = stack.enter_context(sender.tickets.join(topic))
+                ticket = by_topic[topic]
+            tickets.append(ticket)
+        yield tickets
+
+
+async def _submit_singly(
     sender: MessageSender,
     bulk: Bulk,
     part: Sequence[Message],
     positions: Ints,
     queues: Sequence[MessageQueue | None],
+    tickets: Sequence[Ticket | None],
     deadline_ms: int,
 ) -> None:
-    """Submit the messages of `part` one by one; ordered ones are not overtaken.
+    """Submit the messages of `part` that have no answer one by one.
 
     Args:
         sender: Sender of the messages.
@@ -284,28 +317,23 @@ async def submit_singly(
         part: Messages.
         positions: Position of each message in the call.
         queues: Queue that the caller chose for each message. None = no choice.
+        tickets: Ticket of each message.
         deadline_ms: Time at which the messages fail, monotonic.
     """
-    with ExitStack() as stack:
-        in_order = [
-            is_kind(message.topic, str) and is_ordered(message, queue, None)
-            for message, queue in zip(part, queues, strict=True)
-        ]
-        topics = {each.topic for each, flag in zip(part, in_order, strict=True) if flag}
-        tickets = {topic: stack.enter_context(sender.tickets.join(topic)) for topic in topics}
-        now_ms = sender.clock.monotonic_ms()
-        for message, position, queue, is_in_order in zip(
-            part, positions.tolist(), queues, in_order, strict=True
-        ):
-            slot = BulkSlot(bulk, position)
-            ticket = tickets[message.topic] if is_in_order else None
-            order = (queue, None, now_ms, deadline_ms, ticket)
-            try:
-                if not sender.submit_now(slot, message, *order):
-                    await sender.submit(slot, message, *order)
-                    now_ms = sender.clock.monotonic_ms()
-            except TernError as error:
-                slot.set_exception(error)
+    now_ms = sender.clock.monotonic_ms()
+    for message, position, queue, ticket in zip(
+        part, positions.tolist(), queues, tickets, strict=True
+    ):
+        slot = BulkSlot(bulk, position)
+        if slot.done():
+            continue
+        order = (queue, None, now_ms, deadline_ms, ticket)
+        try:
+            if not sender.submit_now(slot, message, *order):
+                await sender.submit(slot, message, *order)
+                now_ms = sender.clock.monotonic_ms()
+        except TernError as error:
+            slot.set_exception(error)
 
 
 async def _plain(
