@@ -136,6 +136,23 @@ def test_corrupt_records_fail_a_poll_of_columns_and_are_read_again() -> None:
     in_cluster(test)
 
 
+def test_rows_that_come_just_before_the_timeout_are_returned() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        queue = cluster.queues[0]
+
+        def append() -> None:
+            for _ in range(20):
+                cluster.append(queue, bytes(24 << 10))
+
+        async with consumer_at(cluster) as consumer:
+            consumer.assign([queue])
+            await consumer.poll_columns(timeout_s=0.5)
+            asyncio.get_running_loop().call_later(0.9985, append)
+            assert (await consumer.poll_columns(timeout_s=1)).num_rows == 20
+
+    in_cluster(test)
+
+
 def test_columns_follow_pauses_seeks_and_commits() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(100)

@@ -166,12 +166,12 @@ class AssignedQueue:
         self._release(in_hand, *done)
         return done
 
-    def on_records(self, pulled: messages.PulledRecords) -> None:
+    def on_records(self, pulled: messages.PulledRecords) -> int:
         """Add records to the queue. See `PullReceiver`."""
         next_offset = QueueOffset(pulled.next_offset)
         if not pulled.record_sizes:
             self.in_hand.add([], 0, next_offset)
-            return
+            return 0
         sizes = read_int32s(pulled.record_sizes)
         records = pulled.records
         batch = self._decode(records, sizes)
@@ -202,6 +202,7 @@ class AssignedQueue:
         self.in_hand.add(batch, batch_bytes, next_offset)
         if batch:
             self._on_ready(self)
+        return len(records)
 
     def _decode(self, records: bytes, sizes: NDArray[np.int32]) -> Sequence[StoredMessage]:
         if self._in_columns and not self._is_retry:  # retries are few, and have another topic

@@ -221,16 +221,18 @@ class FetchedQueue:
             self._pulled.release(rows.inspected, rows.record_bytes)
         return rows.batch, rows.record_bytes
 
-    def on_records(self, pulled: messages.PulledRecords) -> None:
+    def on_records(self, pulled: messages.PulledRecords) -> int:
         """Add records to the queue. See `PullReceiver`."""
-        next_offset = QueueOffset(pulled.next_offset)
+        next_offset, records = QueueOffset(pulled.next_offset), b""
         if pulled.record_sizes:
-            self._batches.append(_FetchedBatch(pulled.records, pulled.record_sizes, next_offset))
+            records = pulled.records
+            self._batches.append(_FetchedBatch(records, pulled.record_sizes, next_offset))
             self._on_ready(self)
         elif self._batches:
             self._batches[-1] = self._batches[-1]._replace(next_offset=next_offset)
         else:
             self.position = next_offset
+        return len(records)
 
     def on_moved(self, offset: QueueOffset) -> None:
         """Continue at `offset`. See `PullReceiver`."""

@@ -133,10 +133,13 @@ class PollingPullConsumer(SeekingPullConsumer):
         # A loop of polls must give reading ahead and heartbeats their turn.
         await asyncio.sleep(0)
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(timeout_s) as limit:
                 while True:
                     if gathers and timeout_s >= _GATHERING_TIMEOUT_S:
+                        deadline = limit.when()
+                        limit.reschedule(None)  # what waits is given out at the deadline, too
                         await self._gather()
+                        limit.reschedule(deadline)
                     await self._seeks.settled()  # what was read before is not given out meanwhile
                     if found := take():
                         return found

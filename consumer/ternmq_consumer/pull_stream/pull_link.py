@@ -277,12 +277,13 @@ class PullLink:
         while (reply := await stream.read()) is not None:
             self._failures = 0
             now_ms = self._env.clock.monotonic_ms()
+            record_bytes = 0
             for pulled in reply.pulled:
                 pulled_queue = self._by_number.get(pulled.handle)
                 if pulled_queue is not None:
                     pulled_queue.answered_at_ms = now_ms
-                    self._receive(pulled_queue, pulled)
-            if sum(len(pulled.records) for pulled in reply.pulled) <= _FEW_BYTES:
+                    record_bytes += self._receive(pulled_queue, pulled)
+            if record_bytes <= _FEW_BYTES:
                 # The listener first: gRPC takes 20 µs to begin a read. It reads on beside many.
                 await asyncio.sleep(0)
 
@@ -302,17 +303,18 @@ class PullLink:
             self._changed.clear()
             await self._changed.wait()
 
-    def _receive(self, pulled_queue: PulledQueue, pulled: messages.PulledRecords) -> None:
-        code = pulled.status.code
+    def _receive(self, pulled_queue: PulledQueue, pulled: messages.PulledRecords) -> int:
+        """Handle a queue's part of a reply and return the length of its records in bytes."""
+        code, record_bytes = pulled.status.code, 0
         try:
             if code == ResponseCode.SUCCESS:
-                self._take_records(pulled_queue, pulled)
+                record_bytes = self._take_records(pulled_queue, pulled)
                 if pulled.suggested_broker_id != self._broker_id and pulled_queue.is_open:
                     self._selector.suggested(pulled_queue, pulled.suggested_broker_id)
             elif self._broker_id != MASTER_ID and self._selector.failed(
                 [pulled_queue], self._broker_id, f"{pulled.status.remark} [{code}]"
             ):
-                return  # what a slave does not have, or not yet, its master knows
+                return 0  # what a slave does not have, or not yet, its master knows
             elif code == ResponseCode.PULL_OFFSET_MOVED:
                 logger.warning(
                     "offset corrected queue=%s from=%s to=%s min=%s max=%s",
@@ -336,6 +338,7 @@ class PullLink:
         except CorruptRecord as broken:
             logger.error("pulled records are corrupt queue=%s", pulled_queue.queue)
             self._try_again(pulled_queue, str(broken), tell_broker=True)
+        return record_bytes
 
     def _end(self, pulled_queue: PulledQueue, error: RefusedError) -> None:
         """Drop a subscription that the broker has ended."""
@@ -349,18 +352,19 @@ class PullLink:
         self.unsubscribe(pulled_queue)
         pulled_queue.receiver.on_gone(error)
 
-    def _take_records(self, pulled_queue: PulledQueue, pulled: messages.PulledRecords) -> None:
+    def _take_records(self, pulled_queue: PulledQueue, pulled: messages.PulledRecords) -> int:
         if pulled.next_offset < pulled_queue.next_offset:
             self._try_again(
                 pulled_queue, f"the broker went back to {pulled.next_offset}", tell_broker=True
             )
-            return
-        count, record_bytes = len(pulled.record_sizes) // 4, len(pulled.records)
-        pulled_queue.receiver.on_records(pulled)
+            return 0
+        count = len(pulled.record_sizes) // 4
+        record_bytes = pulled_queue.receiver.on_records(pulled)
         # Credit is taken last: a reply that the receiver refuses is read again and takes none.
         pulled_queue.ledger.receive(count, record_bytes)
         pulled_queue.advance(QueueOffset(pulled.next_offset), self._epoch)
         pulled_queue.failures = 0
+        return record_bytes
 
     def _try_again(self, pulled_queue: PulledQueue, reason: str, *, tell_broker: bool) -> None:
         """End this subscription and subscribe again after a pause."""

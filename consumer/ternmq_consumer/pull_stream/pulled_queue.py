@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 class PullReceiver(Protocol):
     """Receiver of a subscription's replies. Called on the event loop; must not wait."""
 
-    def on_records(self, pulled: messages.PulledRecords) -> None:
+    def on_records(self, pulled: messages.PulledRecords) -> int:
         """Handle records, in the order of the queue; none if the filter dropped all of them.
+
+        Returns:
+            Length of all records in bytes. Each access to the field of the reply is a copy.
 
         Raises:
             CorruptRecord: The records are corrupt. They are read again after a pause.

@@ -112,10 +112,11 @@ class World:
     def failed(self, pulled_queues: Sequence[PulledQueue], broker_id: int, reason: str) -> bool:
         return self.is_read_elsewhere
 
-    def on_records(self, pulled: messages.PulledRecords) -> None:
+    def on_records(self, pulled: messages.PulledRecords) -> int:
         if self.is_corrupt:
             raise CorruptRecord(PhysicalOffset(0), "torn")
         self.offsets.append(pulled.next_offset)
+        return len(pulled.records)
 
     def on_moved(self, offset: QueueOffset) -> None:
         self.moves.append(offset)
@@ -166,8 +167,9 @@ def test_next_read_begins_after_the_listener_of_a_small_reply(count: int, is_sma
     async def test(world: World) -> None:
         events: list[str] = []
 
-        def wake_listener(pulled: messages.PulledRecords) -> None:
+        def wake_listener(pulled: messages.PulledRecords) -> int:
             asyncio.get_running_loop().call_soon(events.append, "listener")
+            return len(pulled.records)
 
         world.subscribe()
         await settle()

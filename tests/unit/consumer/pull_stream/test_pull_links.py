@@ -127,8 +127,9 @@ class World:
         self.present = broker_id
         self.listener("b", broker_id)
 
-    def on_records(self, pulled: messages.PulledRecords) -> None:
+    def on_records(self, pulled: messages.PulledRecords) -> int:
         self.offsets.append(pulled.next_offset)
+        return len(pulled.records)
 
     def on_moved(self, offset: QueueOffset) -> None:
         raise AssertionError("nothing is corrected")
