@@ -133,7 +133,8 @@ class EncodedColumns:
         if self.sharding is not None:
             codes, keys = self.sharding
             present: list[int] = np.unique(codes).tolist()
-            indices = np.full(len(keys), NO_QUEUE)
+            # Not filled: there may be far more keys than messages, which use those present.
+            indices = np.empty(len(keys), dtype=np.int64)
             indices[present] = [
                 publish_info.index_of_key(key) if (key := keys[code]) else NO_QUEUE
                 for code in present

@@ -14,6 +14,7 @@ from ternmq_model.arguments import is_kind
 from ternmq_model.arrays import Bytes, Ints, rows_with_repeats
 from ternmq_model.byte_column import ByteColumn, join_rows
 from ternmq_model.errors import IllegalMessage, UsageError
+from ternmq_model.expression_text import EXPRESSION_CHARACTERS_MAX
 from ternmq_model.message import Message
 from ternmq_model.properties import (
     KEY_SEPARATOR,
@@ -24,6 +25,7 @@ from ternmq_model.properties import (
     PAIR_END_BYTE,
     PAIR_END_CODE,
     SHARDING_KEY,
+    TAGS,
     UNIQUE_KEY,
     encode_name,
 )
@@ -35,6 +37,7 @@ Errors = dict[int, IllegalMessage]
 _KEYS_NAME: Final = encode_name(KEYS)
 _SEPARATOR: Final = KEY_SEPARATOR.encode()
 _NAME_END: Final = NAME_END.encode()
+_BLANK_MAX: Final = ord(" ")
 
 
 class PropertyColumn(Protocol):
@@ -56,14 +59,9 @@ class DistinctColumn:
     def __init__(self, name: str, topic: str, codes: Ints, texts: Sequence[Any]) -> None:
         self.codes = codes
         self.texts = texts
-        encoded: list[bytes] = []
-        self._errors: Errors = {}
-        for code, text in enumerate(texts):
-            one, error = _encode(topic, **({} if text is None else {name: text}))
-            encoded.append(one)
-            if error is not None:
-                self._errors[code] = error
-        self._encoded = ByteColumn.of(encoded)
+        self._encoded, self._errors = _encoded_texts(name, topic, texts)
+        self._is_illegal = np.zeros(len(texts), dtype=np.bool_)
+        self._is_illegal[list(self._errors)] = True
 
     @classmethod
     def of(cls, name: str, topic: str, given: Any, count: int) -> Self | None:
@@ -104,10 +102,12 @@ class DistinctColumn:
             column = ByteColumn.repeated(self._encoded.row(0), end - begin)
         else:
             column = self._encoded.take(codes)
-        errors: Errors = {}
-        for code, error in self._errors.items():
-            errors |= dict.fromkeys((np.flatnonzero(codes == code) + begin).tolist(), error)
-        return column, errors
+        rows = np.flatnonzero(self._is_illegal[codes])
+        illegal: list[int] = codes[rows].tolist()
+        return column, {
+            row: self._errors[code]
+            for row, code in zip((rows + begin).tolist(), illegal, strict=True)
+        }
 
 
 class ObjectColumn:
@@ -351,6 +351,27 @@ def _encode(topic: str, **fields: Any) -> tuple[bytes, IllegalMessage | None]:
         return Message(topic, b"", **fields).encoded_properties(), None
     except IllegalMessage as error:
         return b"", error
+
+
+def _encoded_texts(name: str, topic: str, texts: Sequence[Any]) -> tuple[ByteColumn, Errors]:
+    """Return the property of each tag, sharding key or mapping, and the illegal ones by index."""
+    values = ["" if text is None else text for text in texts]
+    column = _texts(values) if set(map(type, values)) <= {str} else None
+    if column is None:
+        return ObjectColumn(name, topic, texts).encoded(0, len(texts))
+    suspect = _separators(column.data)
+    if name == "tags":
+        suspect |= (column.data <= _BLANK_MAX) | (column.data == ord("|"))
+    too_long = np.flatnonzero(column.sizes > EXPRESSION_CHARACTERS_MAX)
+    errors: Errors = {}
+    for code in sorted(_rows_of(suspect, column.starts).union(too_long.tolist())):
+        _, error = _encode(topic, **{name: values[code]})
+        if error is not None:
+            errors[code] = error
+    has_text = column.sizes > 0
+    prefix = encode_name(TAGS if name == "tags" else SHARDING_KEY)
+    pieces = [_where(has_text, prefix), column, _where(has_text, PAIR_END_BYTE)]
+    return join_rows(pieces), errors
 
 
 def _listed(name: str, given: Any, or_else: str) -> list[Any]:

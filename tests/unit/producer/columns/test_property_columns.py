@@ -1,5 +1,6 @@
 """Tests of the encoding of tags, keys and properties in columns."""
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 
 from ternmq_model.columns.arrow import arrow as pa
 from ternmq_model.errors import UsageError
+from ternmq_model.expression_text import EXPRESSION_CHARACTERS_MAX
+from ternmq_model.message import Message
 from ternmq_producer.columns.message_columns import EncodedColumns, MessageColumns
 
 MAP = pa.map_(pa.string(), pa.string())
@@ -135,6 +138,60 @@ BROKEN = from_buffers([0, 1, 3], b"a\xffb")
 def test_broken_and_other_arrays_are_refused_by_name(columns: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         encoded(**columns)
+
+
+@pytest.mark.parametrize("name", ["tags", "sharding_keys"])
+def test_texts_that_differ_take_few_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[bytes] = []
+
+    class CountedMessage(Message):
+        def encoded_properties(self) -> bytes:
+            checked.append(self.body)
+            return super().encoded_properties()
+
+    monkeypatch.setattr("ternmq_producer.columns.property_columns.Message", CountedMessage)
+    texts = [f"text{number}" for number in range(2000)]
+    given: dict[str, Any] = {name: [*texts[:-1], "bad\x01"]}
+    legal = MessageColumns("topic", [b"x"] * 2000, **given)
+    assert len(checked) == 1
+    (chunk,) = legal.encoded()
+    assert list(chunk.errors) == [1999]
+    prefix = b"TAGS\x01" if name == "tags" else b"__SHARDINGKEY\x01"
+    assert chunk.properties.copies() == [prefix + text.encode() + b"\x02" for text in texts[:-1]]
+
+    given = {name: [text + "\x02" for text in texts]}
+    illegal = MessageColumns("topic", [b"x"] * 2000, **given)
+    calls: list[str] = []
+    sys.setprofile(lambda frame, event, _: calls.append(event))
+    try:
+        (chunk,) = illegal.encoded()
+    finally:
+        sys.setprofile(None)
+    assert len(calls) < 1000
+    assert list(chunk.errors) == list(range(2000))
+
+
+@pytest.mark.parametrize(
+    ("tag", "is_legal"),
+    [
+        ("New York", True),
+        ("a|b", True),
+        ("a||b", False),
+        (" a", False),
+        ("a\x1f", False),
+        ("a\u00a0", True),
+        ("é" * EXPRESSION_CHARACTERS_MAX, True),
+        ("é" * EXPRESSION_CHARACTERS_MAX + "a", False),
+        ("\ud800", False),
+    ],
+)
+def test_tags_in_columns_are_legal_as_those_of_messages(tag: str, *, is_legal: bool) -> None:
+    chunk = encoded(tags=["first", None, tag, "", "last"])
+    assert list(chunk.errors) == ([] if is_legal else [2])
+    wanted = [b"TAGS\x01first\x02", b"", b"", b"TAGS\x01last\x02"]
+    if is_legal:
+        wanted.insert(2, Message("topic", b"", tag).encoded_properties())
+    assert chunk.properties.copies() == wanted
 
 
 def test_broken_text_outside_the_rows_is_no_fault() -> None:
