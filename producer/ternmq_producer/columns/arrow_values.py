@@ -64,13 +64,13 @@ def as_array(name: str, value: Any) -> Any:
             value = arrow.chunked_array(value) if is_chunked else arrow.array(value)
         if isinstance(value, arrow.ChunkedArray):
             value = value.chunk(0) if value.num_chunks == 1 else value.combine_chunks()
+        types = arrow.types
+        if types.is_dictionary(value.type):
+            return as_array(name, value.dictionary).take(value.indices)
+        if types.is_list_view(value.type) or types.is_large_list_view(value.type):
+            return _listed(name, value)
     except (arrow.ArrowException, TypeError, ValueError) as error:
         raise UsageError(f"{name}: {error}") from None
-    types = arrow.types
-    if types.is_dictionary(value.type):
-        return as_array(name, value.dictionary).take(value.indices)
-    if types.is_list_view(value.type) or types.is_large_list_view(value.type):
-        return _listed(name, value)
     return _cast(name, value, _plain_type(value.type))
 
 

@@ -194,6 +194,23 @@ def test_tags_in_columns_are_legal_as_those_of_messages(tag: str, *, is_legal: b
     assert chunk.properties.copies() == wanted
 
 
+@pytest.mark.parametrize("index", [7, -3])
+def test_indices_outside_their_dictionary_are_refused(index: int) -> None:
+    codes = pa.array([0, index], pa.int8())
+    for values in (pa.array(["a"]), pa.array(["a"], pa.string_view())):
+        broken = pa.DictionaryArray.from_arrays(codes, values, safe=False)
+        for name in ("tags", "keys", "sharding_keys"):
+            with pytest.raises(UsageError, match=f": Index {index} out of bounds"):
+                encoded(**{name: broken})
+
+
+def test_list_views_outside_their_values_are_refused() -> None:
+    for offset, size in ((0, 9), (-1, 1)):
+        views = pa.ListViewArray.from_arrays([0, offset], [1, size], pa.array(["a", "b"]))
+        with pytest.raises(UsageError, match="keys: "):
+            encoded(keys=views)
+
+
 def test_broken_text_outside_the_rows_is_no_fault() -> None:
     assert encoded(keys=BROKEN[:1]).properties.copies() == [b"KEYS\x01a\x02"]
 
