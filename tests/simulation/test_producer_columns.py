@@ -225,6 +225,10 @@ def test_queue_ids_choose_queues_and_unknown_ones_are_refused() -> None:
             assert results.queue_ids.tolist()[0] == 3
             assert list(results.errors) == [2]
             assert "no broker has this queue" in str(results.errors[2])
+            masked = np.ma.array([3, 9], mask=[False, True], dtype=np.uint64)
+            results = await producer.send_columns(TOPIC, [b"a", b"b"], queue_ids=masked)
+            assert results.queue_ids.tolist()[0] == 3
+            assert not results.errors
             results = await producer.send_columns(TOPIC, [b"d"], queue_ids=2)
             assert results.queue_ids.tolist() == [2]
         async with ToyCluster(brokers=2) as cluster, cluster.producer() as producer:
@@ -269,6 +273,14 @@ WRONG_KINDS: list[tuple[dict[str, Any], str]] = [
     ({"bodies": [b"a"], "tags": [["x"]]}, "each value must be a text"),
     ({"bodies": [b"a"], "queue_ids": [1.5]}, "queue_ids must be whole numbers"),
     ({"bodies": [b"a"], "queue_ids": -7}, "is no queue id"),
+    (
+        {"bodies": [b"a"], "queue_ids": np.array([2**64 - 1], np.uint64)},
+        "18446744073709551615 does not fit into 64 bits",
+    ),
+    (
+        {"bodies": (b"abc", np.ma.array([0, 1, 2], mask=[False, True, False]))},
+        "offsets must ascend",
+    ),
     ({"bodies": [b"a"], "properties": pa.array(["x"])}, "must be one of maps"),
     ({"bodies": pa.table({"value": ["x"]})}, "no column 'body', only value"),
     ({"bodies": pa.table([A, A], ["body", "body"])}, "several columns 'body'"),

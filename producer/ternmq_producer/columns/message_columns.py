@@ -332,7 +332,10 @@ def _numbers(name: str, given: Any) -> Ints:
         values = np.empty(0, dtype=np.object_)
     if values.ndim != 1 or (len(values) and values.dtype.kind not in "iu"):
         raise UsageError(f"{name} must be whole numbers, as a list or an array")
-    return values.astype(np.int64)
+    is_null = np.ma.getmask(given)
+    if (~is_null & (values > np.iinfo(np.int64).max)).any():
+        raise UsageError(f"{name}: {values.max()} does not fit into 64 bits")
+    return np.where(is_null, NO_QUEUE, values.astype(np.int64))
 
 
 def _queue_ids(given: Any, count: int) -> Ints | None:
