@@ -48,6 +48,7 @@ class World:
     """A dispatcher and the queues that it serves."""
 
     def __init__(self, take_max: int = 10, share_among: int = 1, *, in_order: bool = False) -> None:
+        self.restarts: list[QueueOffset] = []
         self.counters = ConsumeCounters()
         self.dispatcher = ConsumeDispatcher(
             self.counters, take_max=take_max, share_among=share_among, in_order=in_order
@@ -57,7 +58,7 @@ class World:
         """Return a queue that the consumer owns and that nothing is read of."""
 
         def on_restart(queue: MessageQueue, offset: QueueOffset) -> None:
-            raise AssertionError("does not happen here")
+            self.restarts.append(offset)
 
         def on_gone(queue: AssignedQueue) -> None:
             raise AssertionError("does not happen here")

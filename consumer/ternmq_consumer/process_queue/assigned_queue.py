@@ -224,7 +224,8 @@ class AssignedQueue:
             self.in_hand.add([], 0, offset)
             return
         # The broker has lost the end of the queue. Other messages will have these offsets, so the
-        # unfinished messages are dropped.
+        # unfinished messages are dropped. Those below the new end are read again.
+        offset = min(offset, self.in_hand.commit_offset)
         self._on_restart(self.queue, offset)
         self.move(offset)
 
