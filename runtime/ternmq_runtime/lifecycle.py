@@ -29,7 +29,6 @@ class Lifecycle(ABC):
 
     __stack: AsyncExitStack | None = None
     __process_id = 0
-    __thread_id = 0
     __loop: asyncio.AbstractEventLoop | None = None
 
     @abstractmethod
@@ -49,8 +48,9 @@ class Lifecycle(ABC):
         """
         check_process(self.__process_id)
         loop = self.__loop
-        # For every message: `get_running_loop` of Python 3.11 makes a system call.
-        if loop is None or get_ident() != self.__thread_id or not loop.is_running():
+        # For every message: `get_running_loop` of Python 3.11 makes a system call. Loops of asyncio
+        # store the thread that runs them, and a thread runs one loop.
+        if loop is None or getattr(loop, "_thread_id", None) != get_ident():
             check_loop(loop)
 
     async def __aenter__(self) -> Self:
@@ -58,7 +58,7 @@ class Lifecycle(ABC):
         async with AsyncExitStack() as stack:
             await self._open(stack)
             self.__stack, self.__process_id = stack.pop_all(), os.getpid()
-            self.__loop, self.__thread_id = asyncio.get_running_loop(), get_ident()
+            self.__loop = asyncio.get_running_loop()
         return self
 
     async def __aexit__(

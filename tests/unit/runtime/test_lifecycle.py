@@ -1,8 +1,10 @@
 """Opening is all or nothing, and closing is opening backwards."""
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from unittest import mock
 
 import pytest
 
@@ -105,5 +107,37 @@ def test_use_on_another_event_loop_is_refused_while_open() -> None:
             with ThreadPoolExecutor() as pool:  # of a thread without a loop nobody knows more
                 pool.submit(service.use).result()
         elsewhere()
+
+    asyncio.run(main())
+
+
+def test_use_on_another_loop_is_refused_while_another_thread_runs_the_first() -> None:
+    service, first, is_running = Service(), asyncio.new_event_loop(), threading.Event()
+
+    async def use() -> None:
+        service.use()
+
+    first.run_until_complete(service.__aenter__())
+    first.call_soon(is_running.set)
+    with ThreadPoolExecutor() as pool:
+        pool.submit(first.run_forever)
+        is_running.wait()
+        try:
+            with pytest.raises(UsageError, match="belongs to another event loop"):
+                asyncio.run(use())
+        finally:
+            first.call_soon_threadsafe(first.stop)
+    first.run_until_complete(service.__aexit__(None, None, None))
+    first.close()
+
+
+def test_use_on_the_own_loop_does_not_ask_for_the_running_one() -> None:
+    service = Service()
+
+    async def main() -> None:
+        async with service:
+            with mock.patch("ternmq_runtime.lifecycle.check_loop") as asked:
+                service.use()
+            asked.assert_not_called()
 
     asyncio.run(main())
