@@ -69,6 +69,9 @@ def read_keys(batch: RecordBatch) -> list[tuple[int, int]]:
 @given(st.lists(RECORDS, min_size=1, max_size=5))
 @example([("A", b"KEYS\x01a  b \x02UNIQ_KEY\x01u\x02KEYS\x01\x02", 0), ("A", b"", 0)])
 @example([("A", "KEYS\x01é x€y 😀\x02".encode(), 0), ("Topic", b"UNIQ_KEY\x01a b\x01c", 4)])
+@example([("A", b"UNIQ_KEY\x01a\x02UNIQ_KEY\x01b\x02", 0)])
+@example([("A", b"UNIQ_KEY\x01a\x02KEYS\x01b\x02", 0)])
+@example([("A", b"UNIQ_KEY\x01\x02", 0), ("A", b"UNIQ_KEY\x01\xff\x02", 0)])
 def test_keys_of_a_batch_are_those_of_its_records_read_singly(
     records: list[tuple[str, bytes, int]],
 ) -> None:

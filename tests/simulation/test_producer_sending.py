@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from random import Random
 from typing import Any, cast
 from unittest import mock
 
@@ -59,10 +60,17 @@ def test_message_arrives_as_it_was_sent() -> None:
     run_in_virtual_time(main())
 
 
-def test_sender_has_its_answer_before_the_next_read_begins() -> None:
+@pytest.mark.parametrize(
+    ("body_bytes", "order"), [(1, ["answer", "read"]), (64 << 10, ["read", "answer"])]
+)
+def test_sender_of_little_has_its_answer_before_the_next_read_begins(
+    body_bytes: int, order: list[str]
+) -> None:
+    sent = message(Random(1).randbytes(body_bytes))  # no compression makes it small
+
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
-            await producer.send(message())
+            await producer.send(sent)
             await asyncio.sleep(0.01)
             events: list[str] = []
             read = MemoryClientStream[Any, Any].read
@@ -72,10 +80,10 @@ def test_sender_has_its_answer_before_the_next_read_begins() -> None:
                 return await read(stream)
 
             with mock.patch.object(MemoryClientStream, "read", note):
-                await producer.send(message())
+                await producer.send(sent)
                 events.append("answer")
                 await asyncio.sleep(0.01)
-            assert events == ["answer", "read"]
+            assert events == order
 
     run_in_virtual_time(main())
 

@@ -11,11 +11,12 @@ from ternmq_model.index_keys import KeyRows
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record.scanner import Verify
 from ternmq_store.config import FlushMode
+from ternmq_store.dispatch.dispatch_request import SingleRequest
 from ternmq_store.dispatch.log_dispatcher import LogDispatcher
 from ternmq_store.log.checksum_ranges import VerifyRange
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.queues.consume_queues import ConsumeQueues
-from ternmq_store.queues.units import PADDING_SIZE
+from ternmq_store.queues.units import PADDING_SIZE, Unit
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, append, open_store
@@ -133,3 +134,20 @@ def test_step_without_disk_space_is_repeated_from_its_beginning() -> None:
     dispatcher.step(PhysicalOffset(places[-1]), messages_max=1000)
     assert queues.of("A", 0).end == 10
     assert index.got == places[:-1]
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_single_record_of_a_deleted_topic_gets_no_unit(is_dropped: bool) -> None:
+    files = MemoryFileSystem()
+    start, end = map(PhysicalOffset, written(files, 1))
+    dispatcher, queues = following(files)
+    queue, unit = queues.of("A", 0), Unit(start, end - start, 0)
+    request = SingleRequest(start, end, 1, queue, np.zeros(1, dtype=np.int64), unit, None, None)
+    assert request.is_plain
+    dispatcher.add(request)
+    if is_dropped:
+        dispatcher.dropped["A"] = end
+    done = dispatcher.step(end, messages_max=1000)
+    assert dispatcher.offset == end
+    assert dispatcher.scanned == 0
+    assert (queue.end, len(done.arrivals)) == ((0, 0) if is_dropped else (1, 1))

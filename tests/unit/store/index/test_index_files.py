@@ -56,6 +56,14 @@ def put(index: IndexFiles, *records: Record) -> None:
     )
 
 
+def put_one(index: IndexFiles, record: Record) -> None:
+    """Index one record in scalars."""
+    offset, at_ms, hashes = record
+    index.reserve(len(hashes))
+    index.expect(len(hashes))
+    index.put_one(hashes, PhysicalOffset(offset), at_ms, PhysicalOffset(offset + 100))
+
+
 def record_at(number: int, *hashes: int) -> Record:
     return (number * 100, AT_MS + number * 1000, list(hashes))
 
@@ -170,6 +178,31 @@ def test_indexed_records_are_not_indexed_twice() -> None:
     put(mended, *records)
     mended.close()
     assert contents(files) == expected
+
+
+def test_indexed_records_are_not_indexed_twice_one_by_one() -> None:
+    files = MemoryFileSystem()
+    index = open_index(files, IndexSizes(10, 50))
+    records = [record_at(0, 1, 2), record_at(1, 3, 4), record_at(2, 5)]
+    put(index, *records)
+    expected = contents(files)
+    put_one(index, records[0])
+    index.close()
+    again = open_index(files, IndexSizes(10, 50))
+    for record in records:
+        put_one(again, record)
+    again.close()
+    assert contents(files) == expected
+
+
+def test_single_records_use_up_the_space_reserved_for_them() -> None:
+    files = MemoryFileSystem()
+    index = open_index(files)
+    put(index, record_at(0, 1))
+    for number in range(1, 7):
+        put_one(index, record_at(number, number))
+    assert len(files.files(FOLDER)) == 1
+    index.close()
 
 
 def test_key_is_found_newest_first_across_files_and_within_its_times() -> None:
