@@ -394,6 +394,30 @@ def test_interceptors_see_rows_of_a_topic_without_a_route() -> None:
     run_in_virtual_time(main())
 
 
+@pytest.mark.parametrize("sharding_key", ["", "k1"])
+def test_sharding_key_among_the_properties_chooses_no_queue(sharding_key: str) -> None:
+    properties = {"a": "1", "__SHARDINGKEY": "k2"}
+
+    async def queue_ids_by(*interceptors: Marking) -> tuple[list[int], list[object]]:
+        async with ToyCluster() as cluster, with_interceptors(cluster, *interceptors) as producer:
+            results = await producer.send_columns(
+                TOPIC, [b"x"] * 4, sharding_keys=sharding_key, properties=properties
+            )
+            messages = [event.message for each in interceptors for event in each.events]
+            return results.queue_ids.tolist(), [
+                (message.sharding_key, message.properties) for message in messages
+            ]
+
+    async def main() -> None:
+        plain, _ = await queue_ids_by()
+        seen, fields = await queue_ids_by(Marking())
+        assert len(set(plain)) == len(set(seen)) == (1 if sharding_key else 4)
+        assert not sharding_key or plain == seen
+        assert fields == [(sharding_key, {**properties, "seen": "yes"})] * 4
+
+    run_in_virtual_time(main())
+
+
 @pytest.mark.parametrize("interceptors", [[], [Marking()]])
 @pytest.mark.parametrize("order", [{"sharding_keys": "k"}, {"queue_ids": 1}])
 def test_columns_that_wait_for_their_route_keep_their_order(

@@ -98,7 +98,12 @@ class EncodedColumns:
         properties = decode_properties(encoded[: len(encoded) - len(self.suffix)])
         tags = properties.pop(names.TAGS, "")
         keys = properties.pop(names.KEYS, "")
-        sharding_key = properties.pop(names.SHARDING_KEY, "")
+        sharding_key = ""
+        if self.sharding is not None:
+            codes, sharding_keys = self.sharding
+            sharding_key = sharding_keys[int(codes[row])] or ""
+        if sharding_key and properties[names.SHARDING_KEY] == sharding_key:
+            del properties[names.SHARDING_KEY]  # else it is one of the application, written behind
         fields = (
             self.topic,
             self.bodies.row(row),
@@ -332,7 +337,7 @@ def _numbers(name: str, given: Any) -> Ints:
         values = np.empty(0, dtype=np.object_)
     if values.ndim != 1 or (len(values) and values.dtype.kind not in "iu"):
         raise UsageError(f"{name} must be whole numbers, as a list or an array")
-    is_null = np.ma.getmask(given)
+    is_null: Any = given.mask if is_kind(given, np.ma.MaskedArray) else np.False_
     if (~is_null & (values > np.iinfo(np.int64).max)).any():
         raise UsageError(f"{name}: {values.max()} does not fit into 64 bits")
     return np.where(is_null, NO_QUEUE, values.astype(np.int64))
