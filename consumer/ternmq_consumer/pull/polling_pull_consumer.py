@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -83,7 +83,7 @@ class PollingPullConsumer(SeekingPullConsumer):
         return await self._poll(timeout_s, lambda: self._queues.take(messages_max)) or []
 
     async def poll_columns(
-        self, *, timeout_s: float = 1.0, columns: Sequence[str] = ()
+        self, *, timeout_s: float = 1.0, columns: Iterable[str] = ()
     ) -> "pa.RecordBatch":
         """Wait for messages of the assigned queues and return them as rows of an Arrow batch.
 

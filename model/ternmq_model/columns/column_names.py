@@ -1,8 +1,9 @@
 """Names of the columns of messages in Spark (docs/reference/spark.md). Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
+from ternmq_model.arguments import is_kind
 from ternmq_model.errors import UsageError
 
 TOPIC: Final = "topic"
@@ -27,17 +28,20 @@ COLUMNS: Final = (
 """Names of all columns, in their order."""
 
 
-def check_columns(columns: Sequence[str]) -> Sequence[str]:
+def check_columns(columns: Iterable[str]) -> Sequence[str]:
     """Return `columns`, or all columns if none is named.
 
     Raises:
-        UsageError: A column does not exist, or stands twice.
+        UsageError: A column does not exist or stands twice, or `columns` is no collection.
     """
-    for index, name in enumerate(columns):
+    if not is_kind(columns, Iterable):
+        raise UsageError(f"columns={columns!r} must be a list of names")
+    names = tuple(columns)
+    for index, name in enumerate(names):
         if name not in COLUMNS:
             raise UsageError(
                 f"column {name!r}: does not exist; the columns are {', '.join(COLUMNS)}"
             )
-        if name in columns[:index]:
+        if name in names[:index]:
             raise UsageError(f"column {name!r}: is named twice")
-    return tuple(columns) or COLUMNS
+    return names or COLUMNS

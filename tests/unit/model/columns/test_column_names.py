@@ -1,5 +1,7 @@
 """Which columns there are."""
 
+from typing import Any
+
 import pytest
 
 from ternmq_model.columns.column_names import COLUMNS, check_columns
@@ -9,6 +11,14 @@ from ternmq_model.errors import UsageError
 def test_empty_selection_means_every_column() -> None:
     assert check_columns(()) == COLUMNS
     assert check_columns(["body", "topic"]) == ("body", "topic")
+
+
+def test_any_iterable_of_names_is_a_selection() -> None:
+    assert check_columns({"body"}) == ("body",)
+    assert check_columns(iter(["body", "topic"])) == ("body", "topic")
+    absent: Any = None
+    with pytest.raises(UsageError, match="columns=None must be a list of names"):
+        check_columns(absent)
 
 
 @pytest.mark.parametrize(("columns", "text"), [(["bodyy"], "'bodyy'"), (["tags", "tags"], "twice")])
