@@ -1,4 +1,4 @@
-"""Allocation of commit log files ahead of their use: zero-filled, in small steps, durable.
+"""Allocation of commit log files ahead of their use: reserved, or filled with zeros in small steps.
 
 The file system converts blocks that were only reserved during a sync, which takes the longer;
 blocks of zeros are just overwritten. An asynchronous flush, and a replica that copies a long log,
@@ -36,7 +36,7 @@ class FileTask(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AllocateTask:
-    """Task of making the log's next file, zero-filled, in a blocking thread."""
+    """Task of making the log's next file, reserved and partly zero-filled, in a blocking thread."""
 
     files: FileSystem
     draft: Path

@@ -172,10 +172,10 @@ def test_copy_waits_for_zeros_being_written() -> None:
     store.close()
 
 
-def reopened(files: MemoryFileSystem) -> MessageStore:
+def reopened(files: MemoryFileSystem, flush_mode: FlushMode = FlushMode.SYNC) -> MessageStore:
     """Kill the process and start again."""
     files.locks.clear()
-    return open_store(files, config=CONFIG)
+    return open_store(files, config=CONFIG, flush_mode=flush_mode)
 
 
 def test_tail_of_an_existing_file_is_filled_before_its_first_append() -> None:
@@ -195,6 +195,41 @@ def test_tail_of_an_existing_file_is_filled_before_its_first_append() -> None:
     append(again, HALF)
     settle(again)
     assert len(drain(again, "flights", 0)) == 3
+    again.close()
+
+
+def test_reserved_file_is_filled_once_an_opening_has_synchronous_flush() -> None:
+    files = MemoryFileSystem()
+    store = open_store(files, config=CONFIG, flush_mode=FlushMode.ASYNC)
+    append(store, HALF)
+    settle(store)
+    end = node(files).written_bytes = store.max_physical  # the rest is only reserved
+    again = reopened(files, FlushMode.ASYNC)
+    assert node(files).written_bytes == end
+    assert not isinstance(again.file_due(), FillTask)
+    synchronous = reopened(files)
+    assert node(files).written_bytes == end + MIB
+    while isinstance(task := synchronous.file_due(), FillTask):
+        task.run()
+        synchronous.file_ready(task)
+    assert node(files).written_bytes == FILE_BYTES
+    assert len(drain(synchronous, "flights", 0)) == 1
+    synchronous.close()
+
+
+def test_partly_filled_file_is_filled_no_further_with_asynchronous_flush() -> None:
+    files = MemoryFileSystem()
+    store = open_store(files, config=CONFIG)
+    append(store, HALF)
+    settle(store)
+    assert node(files).written_bytes == MIB
+    again = reopened(files, FlushMode.ASYNC)
+    assert node(files).written_bytes == MIB
+    for _ in range(4):
+        append(again, HALF)
+    assert not isinstance(again.file_due(), FillTask)
+    settle(again)
+    assert len(drain(again, "flights", 0)) == 5
     again.close()
 
 
