@@ -11,6 +11,8 @@ Ints = NDArray[np.int64]
 INT32_BYTES: Final = 4
 """Length of a number in an int32 array on the wire, bytes."""
 
+_ASCII_END: Final = 0x80
+
 _BITS_MAX: Final = 48
 """Most codes of one bit each whose sum over the values of a row is exact."""
 
@@ -71,6 +73,11 @@ def cut_equal(data: bytes | memoryview | Bytes, starts: Ints, length: int) -> By
     if not length:
         return np.zeros((len(starts), 0), dtype=np.uint8)
     return windows(data, length)[starts].view(np.uint8).reshape(len(starts), length)
+
+
+def is_ascii(data: Bytes) -> bool:
+    """Return whether all bytes are ASCII characters, which are valid UTF-8."""
+    return not data.size or int(data.max()) < _ASCII_END
 
 
 def rows_with_repeats(rows: Ints, codes: Ints, count: int) -> list[int]:

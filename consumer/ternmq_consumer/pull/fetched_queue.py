@@ -21,7 +21,7 @@ from ternmq_protos.v1 import messages_pb2 as messages
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_DECODED_BYTES: Final = 2 << 20
+DECODED_BYTES_MAX: Final = 2 << 20
 """Most bytes of several replies that are decoded as one batch of columns. A decoder's calls cost a
 millisecond for any number of rows: a reply of 512 KiB alone takes twice as long for each row."""
 
@@ -186,7 +186,7 @@ class FetchedQueue:
 
     def _count_to_decode(self) -> int:
         """Return the number of the first batches that are decoded together."""
-        left = _DECODED_BYTES
+        left = DECODED_BYTES_MAX
         for count, batch in enumerate(self._batches):
             left -= len(batch.records)
             if left < 0:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from ternmq_consumer.pull.fetched_queue import DECODED_BYTES_MAX
 from ternmq_consumer.pull.seeking_pull_consumer import SeekingPullConsumer
 from ternmq_model.arguments import check_seconds, is_whole
 from ternmq_model.columns.column_names import check_columns
@@ -24,9 +25,6 @@ POLL_MESSAGES_MAX: Final = 4096
 
 _MANY_BYTES: Final = 256 << 10
 """Waiting bytes of records of which a full reply of a broker has more: others probably follow."""
-
-_ENOUGH_BYTES: Final = 2 << 20
-"""Waiting bytes of records that are decoded without a wait for more."""
 
 _NEXT_REPLY_S: Final = 0.001
 _GATHERING_S: Final = 0.004
@@ -153,7 +151,7 @@ class PollingPullConsumer(SeekingPullConsumer):
         queues = self._queues
         with suppress(TimeoutError):
             async with asyncio.timeout(_GATHERING_S):
-                while _MANY_BYTES <= queues.waiting_bytes < _ENOUGH_BYTES:
+                while _MANY_BYTES <= queues.waiting_bytes < DECODED_BYTES_MAX:
                     queues.arrived.clear()
                     async with asyncio.timeout(_NEXT_REPLY_S):
                         await queues.arrived.wait()

@@ -13,12 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model import properties as names
-from ternmq_model.arrays import Bytes
+from ternmq_model.arrays import Bytes, is_ascii
 from ternmq_model.columns.arrow import arrow
 from ternmq_model.columns.slices import repeat_text
-
-_TEXT_END = 0x80
-"""Bytes below are characters by themselves in UTF-8."""
 
 
 class _Place(NamedTuple):
@@ -79,7 +76,7 @@ def align(rows: Bytes) -> AlignedProperties | None:
         left[begin:end] = False
         if differ[begin:end].any():
             values = rows[:, begin:end]
-            if int(values.min()) <= names.PAIR_END_CODE or int(values.max()) >= _TEXT_END:
+            if int(values.min()) <= names.PAIR_END_CODE or not is_ascii(values):
                 return None
     return None if left.any() else AlignedProperties(rows, places, differ)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.arrays import Bytes, Ints, cut_equal
+from ternmq_model.arrays import Bytes, Ints, cut_equal, is_ascii
 from ternmq_model.columns.arrow import arrow, compute
 
 _SPAN_MAX: Final = (1 << 31) - 1
@@ -78,7 +78,7 @@ def parts_of(values: Any) -> tuple[Bytes, Ints]:
 
 def find_broken_text(data: Bytes, bounds: Ints) -> list[int]:
     """Return the indices of the contiguous values in `data` that are no UTF-8."""
-    if not len(data) or int(data.max()) < 0x80:
+    if is_ascii(data):
         return []
     begins = bounds[:-1]
     inside = begins[begins < len(data)]

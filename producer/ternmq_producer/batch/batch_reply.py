@@ -101,7 +101,7 @@ def deliver(
         end = begin + len(part)
         if isinstance(part.sink, SinkList):
             _answer_each(
-                part.sink.sinks,
+                part.sink.slots(),
                 status,
                 part.unique_keys.tolist(),
                 part.queues,  # one for each message

@@ -28,28 +28,28 @@ class ResultSink(Protocol):
 class SinkList:
     """Sinks of messages that were sent one by one: the sink of their `PendingBatch`."""
 
-    __slots__ = ("sinks",)
+    __slots__ = ("_sinks",)
 
     def __init__(self, sinks: Sequence[ResultSink]) -> None:
-        self.sinks = sinks
+        self._sinks = sinks
 
     def done(self) -> bool:
         """Return whether no caller waits any more."""
-        return all(sink.done() for sink in self.sinks)
+        return all(sink.done() for sink in self._sinks)
 
     def set_exception(self, error: TernError, /) -> None:
         """Answer every message with a copy of `error`: not stored, or not known to be."""
-        for sink in self.slots():
+        for sink in self._sinks:
             if not sink.done():
                 sink.set_exception(renewed(error, may_have_happened=error.may_have_happened))
 
     def slots(self) -> Sequence[ResultSink]:
         """Return the sink of each message."""
-        return self.sinks
+        return self._sinks
 
     def take(self, rows: Ints | slice) -> "SinkList":
         """Return the sinks of some messages, in the order of `rows`."""
         if isinstance(rows, slice):
-            return SinkList(self.sinks[rows])
+            return SinkList(self._sinks[rows])
         indices: list[int] = rows.tolist()
-        return SinkList([self.sinks[index] for index in indices])
+        return SinkList([self._sinks[index] for index in indices])

@@ -11,12 +11,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.arrays import Bytes, Ints
+from ternmq_model.arrays import Bytes, Ints, is_ascii
 from ternmq_model.byte_column import ByteColumn
 from ternmq_model.errors import UsageError
 
 _PROTOCOLS: Final = ("__arrow_c_array__", "__arrow_c_stream__")
-_ASCII_END: Final = 0x80
 
 
 class ArrowTexts(NamedTuple):
@@ -165,7 +164,7 @@ def _check_text(name: str, array: Any, data: Bytes) -> None:
         UsageError: A string is no UTF-8.
     """
     # 10 ns for each short text, and nothing for ASCII, which most are.
-    if len(data) and int(data.max()) >= _ASCII_END:
+    if not is_ascii(data):
         try:
             array.validate(full=True)
         except _arrow().ArrowException as error:
@@ -204,8 +203,8 @@ def flattened(name: str, array: Any) -> tuple[Sequence[Any], Ints]:
 
 def taken(array: Any, indices: Ints) -> Any:
     """Return the values at indices, and null for each one below 0."""
-    is_null = indices < 0
-    return array.take(_arrow().array(indices, mask=is_null if is_null.any() else None))
+    missing = indices < 0
+    return array.take(_arrow().array(indices, mask=missing if missing.any() else None))
 
 
 def is_null(array: Any) -> bool:
