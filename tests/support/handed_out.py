@@ -20,6 +20,32 @@ from tests.support.records import BORN_HOST, STORE_HOST
 QUEUE = MessageQueue("t", "b", 0)
 
 
+def record_at(
+    offset: int,
+    *,
+    queue: MessageQueue = QUEUE,
+    body: bytes = b"body",
+    properties: str = "",
+    sys_flag: int = 0,
+    reconsume_times: int = 0,
+) -> bytes:
+    """Return a record as a broker stores it in a queue."""
+    return encode_record(
+        topic=queue.topic.encode(),
+        queue_id=queue.queue_id,
+        body=body,
+        properties=properties.encode(),
+        born_at_ms=1,
+        born_host=BORN_HOST,
+        store_host=STORE_HOST,
+        queue_offset=offset,
+        physical_offset=offset * 1000,
+        stored_at_ms=1,
+        sys_flag=sys_flag,
+        reconsume_times=reconsume_times,
+    )
+
+
 def message_at(
     offset: int,
     *,
@@ -28,17 +54,10 @@ def message_at(
     reconsume_times: int = 0,
 ) -> StoredMessage:
     """Return a real message of a queue, whose unique key is `id-<offset>`."""
-    record = encode_record(
-        topic=queue.topic.encode(),
-        queue_id=queue.queue_id,
-        body=b"body",
-        properties=(f"UNIQ_KEY\x01id-{offset}\x02" + properties).encode(),
-        born_at_ms=1,
-        born_host=BORN_HOST,
-        store_host=STORE_HOST,
-        queue_offset=offset,
-        physical_offset=offset * 1000,
-        stored_at_ms=1,
+    record = record_at(
+        offset,
+        queue=queue,
+        properties=f"UNIQ_KEY\x01id-{offset}\x02{properties}",
         reconsume_times=reconsume_times,
     )
     return StoredMessage.at(record, 0, queue, QueueOffset(offset))

@@ -14,10 +14,9 @@ from ternmq_consumer.listener.listener_call import Interception, in_columns
 from ternmq_consumer.process_queue.message_rows import HandoutRows, MessageRows, decode_rows
 from ternmq_model.compression import compress
 from ternmq_model.errors import MissingPackage
-from ternmq_model.record.format import encode_record
 from ternmq_model.stored_message import StoredMessage
-from tests.support.handed_out import QUEUE, World, of_offsets
-from tests.support.records import BORN_HOST, STORE_HOST, sizes_of
+from tests.support.handed_out import QUEUE, World, of_offsets, record_at
+from tests.support.records import sizes_of
 from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
 
 pytest.importorskip("pyarrow")
@@ -136,18 +135,7 @@ class TestBothKinds:
 def replies(bodies: Sequence[tuple[bytes, int]], *counts: int) -> MessageRows:
     """Return messages with these stored bodies and flags, in replies of these lengths."""
     records = [
-        encode_record(
-            topic=b"t",
-            queue_id=0,
-            body=body,
-            properties=b"",
-            born_at_ms=1,
-            born_host=BORN_HOST,
-            store_host=STORE_HOST,
-            queue_offset=offset,
-            sys_flag=flag,
-        )
-        for offset, (body, flag) in enumerate(bodies)
+        record_at(offset, body=body, sys_flag=flag) for offset, (body, flag) in enumerate(bodies)
     ]
     found: MessageRows | None = None
     for count in counts:

@@ -17,11 +17,11 @@ from ternmq_model.errors import CorruptRecord, MissingPackage, UsageError
 from ternmq_model.message_batch import decode_records
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record.format import encode_record
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import Subscription, parse_subscription
 from ternmq_protos.v1 import messages_pb2 as messages
-from tests.support.records import BORN_HOST, STORE_HOST, sizes_of
+from tests.support.handed_out import record_at
+from tests.support.records import sizes_of
 
 FIRST, SECOND = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1)
 EVERYTHING = parse_subscription("t", "*")
@@ -64,20 +64,7 @@ def arrive(
 ) -> None:
     """Let records of these offsets come."""
     records = [
-        encode_record(
-            topic=b"t",
-            queue_id=fetched.queue.queue_id,
-            body=body,
-            sys_flag=flag,
-            properties=b"",
-            born_at_ms=1,
-            born_host=BORN_HOST,
-            store_host=STORE_HOST,
-            queue_offset=offset,
-            physical_offset=offset * 1000,
-            stored_at_ms=1,
-        )
-        for offset in offsets
+        record_at(offset, queue=fetched.queue, body=body, sys_flag=flag) for offset in offsets
     ]
     fetched.on_records(
         messages.PulledRecords(
