@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ternmq_consumer.process_queue.message_rows import decode_rows
 from ternmq_consumer.pull.fetched_queue import FetchedQueue
+from ternmq_consumer.pull.joint_columns import take_columns
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, PullReceiver
 from ternmq_model.columns.column_names import COLUMNS
@@ -196,7 +197,7 @@ def drained(fetched: FetchedQueue, counts: Sequence[int]) -> tuple[list[dict[str
             if count:
                 rows += map(as_row, fetched.take(count))
             else:
-                batch, _ = fetched.take_columns(COLUMNS)
+                batch = take_columns([fetched], COLUMNS).batch
                 batch.validate(full=True)
                 rows += batch.to_pylist()
         except CorruptRecord as error:
@@ -285,11 +286,11 @@ def test_selected_columns_have_the_values_of_all(drawn: list[Reply], tags: str) 
         arrive(part, reply)
     while whole.has_something:
         try:
-            some, _ = part.take_columns(("queueOffset", "msgId"))
+            some = take_columns([part], ("queueOffset", "msgId")).batch
         except CorruptRecord:
             with pytest.raises(CorruptRecord):
-                whole.take_columns(COLUMNS)
+                take_columns([whole], COLUMNS)
             break
-        batch, _ = whole.take_columns(COLUMNS)
+        batch = take_columns([whole], COLUMNS).batch
         assert some.equals(batch.select(["queueOffset", "msgId"]))
     assert not part.has_something

@@ -2,14 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, QueueSubscriber
 from ternmq_model.arrays import INT32_BYTES, read_int32s
-from ternmq_model.errors import CorruptRecord, MissingPackage, RefusedError
+from ternmq_model.errors import CorruptRecord, RefusedError
 from ternmq_model.message_batch import decode_records
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -18,28 +16,17 @@ from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-DECODED_BYTES_MAX: Final = 2 << 20
+DECODED_BYTES_MAX: Final = 4 << 20
 """Most bytes of several replies that are decoded as one batch of columns. A decoder's calls cost a
 millisecond for any number of rows: a reply of 512 KiB alone takes twice as long for each row."""
 
 
-class _FetchedBatch(NamedTuple):
-    """Records of one reply, or of several ones, not decoded."""
+class FetchedBatch(NamedTuple):
+    """Records of one reply, not decoded."""
 
     records: bytes
     record_sizes: bytes
     next_offset: QueueOffset
-
-
-def _join(batches: Sequence[_FetchedBatch]) -> _FetchedBatch:
-    if len(batches) == 1:
-        return batches[0]
-    records = b"".join([each.records for each in batches])
-    sizes = b"".join([each.record_sizes for each in batches])
-    return _FetchedBatch(records, sizes, batches[-1].next_offset)
 
 
 class FetchedQueue:
@@ -57,6 +44,7 @@ class FetchedQueue:
         position: Offset of the next message to take; None = unknown.
         settled: Position behind the last handled message.
         is_listed: The consumer knows that records are waiting.
+        check_crc: See the argument.
         is_leaving: The queue is being given away and is not read any more, also after a seek.
     """
 
@@ -78,13 +66,13 @@ class FetchedQueue:
         self.is_leaving = False
         self._subscription = subscription
         self._window = window
-        self._check_crc = check_crc
+        self.check_crc = check_crc
         self._on_ready = on_ready
         self._on_gone = on_gone
         self._on_refused = on_refused
         self._subscriber: QueueSubscriber | None = None
         self._pulled: PulledQueue | None = None
-        self._batches: deque[_FetchedBatch] = deque()
+        self._batches: deque[FetchedBatch] = deque()
         self._decoded: list[StoredMessage] = []
         self._taken = 0
         """Messages taken from `_decoded`, the messages of the first batch."""
@@ -98,6 +86,16 @@ class FetchedQueue:
     def waiting_bytes(self) -> int:
         """Bytes of the waiting records."""
         return sum(len(each.records) for each in self._batches)
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Wanted tags; empty = all messages."""
+        return self._subscription.tags
+
+    @property
+    def filter_key(self) -> tuple[str, frozenset[str]]:
+        """Broker and tags: records of queues with equal ones can be decoded together."""
+        return self.queue.broker_name, self.tags
 
     @property
     def is_reading(self) -> bool:
@@ -155,78 +153,53 @@ class FetchedQueue:
         if self._pulled is not None:
             part_bytes = int(read_int32s(batch.record_sizes)[begin:end].sum())
             self._pulled.release(len(part), part_bytes)
-        if self._subscription.tags:
+        if self.tags:
             wants = self._subscription.wants
             return [message for message in part if wants(message.tags)]
         return part
 
-    def take_columns(self, columns: Sequence[str]) -> "tuple[pa.RecordBatch, int]":
-        """Return the messages of the next batches as rows, and the bytes of their records.
+    def waiting_within(self, bytes_max: int) -> list[FetchedBatch]:
+        """Return the first batches with at most `bytes_max` bytes of records, without taken ones.
 
-        The position moves past them. The filter may drop all rows. A batch whose decompressed
-        bodies are too long for one Arrow batch is returned in parts.
-
-        Raises:
-            CorruptRecord: The next batch is corrupt. It is read again; the position stays.
-            MissingPackage: A compressed body needs a package. The batch and the position stay.
+        The first batch of all is returned even if it is longer.
         """
         if self._taken:
             self._drop_first(self._taken)
-        assert self.position is not None, "reading has begun"
-        count = self._count_to_decode()
-        if count > 1:
-            with suppress(CorruptRecord, MissingPackage):
-                return self._take_rows(count, columns)
-            # Batches before the refused one may be good.
-        try:
-            return self._take_rows(1, columns)
-        except CorruptRecord:
-            self._read_again(self.position)
-            raise
+        found: list[FetchedBatch] = []
+        for batch in self._batches:
+            bytes_max -= len(batch.records)
+            if found and bytes_max < 0:
+                break
+            found.append(batch)
+        return found
 
-    def _count_to_decode(self) -> int:
-        """Return the number of the first batches that are decoded together."""
-        left = DECODED_BYTES_MAX
-        for count, batch in enumerate(self._batches):
-            left -= len(batch.records)
-            if left < 0:
-                return max(count, 1)
-        return len(self._batches)
-
-    def _take_rows(self, count: int, columns: Sequence[str]) -> "tuple[pa.RecordBatch, int]":
-        """Return the first `count` batches as `take_columns`. An error leaves them all."""
-        from ternmq_model.columns.pulled_batch import decode_columns
-
-        batches = list(islice(self._batches, count))
-        batch = _join(batches)
-        rows = decode_columns(
-            batch.records,
-            read_int32s(batch.record_sizes),
-            self.queue,
-            tags=self._subscription.tags,
-            columns=columns,
-            check_crc=self._check_crc,
-        )
-        self._check_offsets(batches)
-        for _ in batches:
-            self._batches.popleft()
+    def pass_records(self, count: int) -> None:
+        """Move the position past the first `count` waiting records, and release them."""
         self._decoded = []
-        if rows.inspected * INT32_BYTES < len(batch.record_sizes):
-            self._batches.appendleft(batch)
-            self._drop_first(rows.inspected)
-            self.position = QueueOffset(rows.last_offset + 1)
-        else:
-            self.position = batch.next_offset
+        record_bytes, left = 0, count
+        while left:
+            batch = self._batches[0]
+            all_sizes = read_int32s(batch.record_sizes)
+            sizes = all_sizes[:left]
+            part_bytes = int(sizes.sum())
+            if len(sizes) == len(all_sizes):
+                self._batches.popleft()
+                self.position = batch.next_offset
+            else:
+                last = read_queue_offset(batch.records, part_bytes - int(sizes[-1]))
+                self._drop_first(len(sizes))
+                self.position = QueueOffset(last + 1)
+            record_bytes += part_bytes
+            left -= len(sizes)
         if self._pulled is not None:
-            self._pulled.release(rows.inspected, rows.record_bytes)
-        return rows.batch, rows.record_bytes
+            self._pulled.release(count, record_bytes)
 
     def on_records(self, pulled: messages.PulledRecords) -> int:
         """Add records to the queue. See `PullReceiver`."""
         next_offset, records = QueueOffset(pulled.next_offset), b""
         if pulled.record_sizes:
             records = pulled.records
-            self._batches.append(_FetchedBatch(records, pulled.record_sizes, next_offset))
+            self._batches.append(FetchedBatch(records, pulled.record_sizes, next_offset))
             self._on_ready(self)
         elif self._batches:
             self._batches[-1] = self._batches[-1]._replace(next_offset=next_offset)
@@ -255,18 +228,17 @@ class FetchedQueue:
         self.position = self.settled = None
         self._on_gone(self, error)
 
-    def _decode(self, batch: _FetchedBatch) -> list[StoredMessage]:
+    def _decode(self, batch: FetchedBatch) -> list[StoredMessage]:
         sizes = read_int32s(batch.record_sizes)
-        assert self.position is not None, "reading has begun"
         try:
-            found = decode_records(batch.records, sizes, self.queue, check_crc=self._check_crc)
-            self._check_offsets([batch])
+            found = decode_records(batch.records, sizes, self.queue, check_crc=self.check_crc)
+            self.check_offsets([batch])
         except CorruptRecord:
-            self._read_again(self.position)
+            self.read_again()
             raise
         return found
 
-    def _check_offsets(self, batches: Sequence[_FetchedBatch]) -> None:
+    def check_offsets(self, batches: Sequence[FetchedBatch]) -> None:
         """Raise `CorruptRecord` unless each batch has the queue offsets behind the one before."""
         position = self.position
         for records, sizes, next_offset in batches:
@@ -279,6 +251,11 @@ class FetchedQueue:
                     f"{next_offset}",
                 )
             position = next_offset
+
+    def read_again(self) -> None:
+        """Drop the waiting records, and read them again. The position stays."""
+        assert self.position is not None, "reading has begun"
+        self._read_again(self.position)
 
     def _read_again(self, offset: QueueOffset) -> None:
         """Drop what is waiting, and read again from `offset` on. Nothing is settled by it."""

@@ -87,11 +87,11 @@ class PollingPullConsumer(SeekingPullConsumer):
 
         The batch has the columns of the Spark source, and no Python object is made for a message.
         Rows of one queue come in the order of their offsets; the queues take turns. A call returns
-        what the consumer has prefetched, up to 2 MiB of one queue, or up to some hundred KiB of
-        several ones and the rest of one reply of a broker. It waits up to 4 ms for more while a
-        broker sends full replies and `timeout_s` is 0.1 or more. Positions, commits, filters and
-        errors are those of `poll`, and the two calls may alternate. A compressed body that cannot
-        be decompressed is null.
+        what the consumer has prefetched, up to 4 MiB of the queues of one broker with the same
+        tags, or up to some hundred KiB of others and the rest of one reply of a broker. It waits up
+        to 4 ms for more while a broker sends full replies and `timeout_s` is 0.1 or more.
+        Positions, commits, filters and errors are those of `poll`, and the two calls may alternate.
+        A compressed body that cannot be decompressed is null.
 
         Args:
             timeout_s: Longest wait for a message, s. 0 = no wait.

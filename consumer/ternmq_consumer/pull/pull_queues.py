@@ -150,6 +150,7 @@ class PullQueues:
             CorruptRecord: The next batch of a queue is corrupt. It is read again.
             MissingPackage: A compressed body needs a package. The batch stays.
         """
+        from ternmq_consumer.pull import joint_columns
         from ternmq_model.columns.batches import BATCH_BYTES_MAX, join_batches
 
         found: list[pa.RecordBatch] = []
@@ -158,21 +159,34 @@ class PullQueues:
         while (
             record_bytes < _JOINED_BYTES
             and row_bytes < BATCH_BYTES_MAX
-            and (fetched := self._next_ready()) is not None
+            and (group := self._next_group())
         ):
             try:
-                part, part_bytes = fetched.take_columns(columns)
+                taken = joint_columns.take_columns(group, columns)
             except Exception:
-                self._note_failed(fetched, is_next=bool(found))
+                self._offer_first(group[1:])
+                self._note_failed(group[0], is_next=bool(found))
                 if found:
                     break
                 raise
-            self._note_taken(fetched)
-            if part.num_rows:
-                found.append(part)
-                record_bytes += part_bytes
-                row_bytes += part.nbytes
+            self._offer_first(group[taken.queues :])
+            for fetched in group[: taken.queues]:
+                self._note_taken(fetched)
+            if taken.batch.num_rows:
+                found.append(taken.batch)
+                record_bytes += taken.record_bytes
+                row_bytes += taken.batch.nbytes
         return join_batches(found) if found else None
+
+    def _next_group(self) -> list[FetchedQueue]:
+        """Remove and return the next queues with messages to take and with one filter."""
+        group: list[FetchedQueue] = []
+        while (fetched := self._next_ready()) is not None:
+            if group and fetched.filter_key != group[0].filter_key:
+                self._offer_first([fetched])
+                break
+            group.append(fetched)
+        return group
 
     def _next_ready(self) -> FetchedQueue | None:
         """Remove and return the next queue with messages to take."""
@@ -198,6 +212,10 @@ class PullQueues:
         for fetched in self._taken:
             fetched.settled = fetched.position
         self._taken.clear()
+
+    def _offer_first(self, group: Sequence[FetchedQueue]) -> None:
+        for fetched in reversed(group):
+            self._offer(fetched, is_next=True)
 
     def _offer(self, fetched: FetchedQueue, *, is_next: bool = False) -> None:
         if not fetched.is_listed and fetched.queue not in self._paused:

@@ -184,7 +184,7 @@ def test_replies_of_a_queue_become_one_batch_of_columns() -> None:
     assert taken_columns(queues) == [(0, 0), (0, 1), (0, 2), (0, 3)]
     assert queues.get(FIRST).position == 4
     for first in (4, 6, 8):
-        arrive(queues.get(FIRST), [first, first + 1], bytes(700 << 10))
+        arrive(queues.get(FIRST), [first, first + 1], bytes(1400 << 10))
     assert taken_columns(queues) == [(0, 4), (0, 5)]
 
 
@@ -214,6 +214,55 @@ def test_joined_batch_is_short_although_few_bytes_have_long_bodies() -> None:
     arrive(queues.get(FIRST), range(4), *compress(bytes(4 << 20), "zlib", 9))
     assert taken_columns(queues) == [(0, 0), (0, 1)]
     assert taken_columns(queues) == [(0, 2), (0, 3)]
+
+
+def test_queues_of_one_broker_are_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    pulled_batch = pytest.importorskip("ternmq_model.columns.pulled_batch")
+    far = MessageQueue("t", "b", 0)
+    queues = queues_of(FIRST, SECOND, far)
+    for name, offsets in ((FIRST, [0, 1]), (SECOND, [0]), (far, [0]), (FIRST, [2])):
+        arrive(queues.get(name), offsets)
+    decoded: list[int] = []
+
+    def decode(*given: Any, **more: Any) -> Any:
+        rows = pulled_batch.decode_columns(*given, **more)
+        decoded.append(rows.batch.num_rows)
+        return rows
+
+    monkeypatch.setattr("ternmq_consumer.pull.joint_columns.decode_columns", decode)
+    batch: Any = queues.take_columns(("brokerName", "queueId", "queueOffset"))
+    assert [tuple(row.values()) for row in batch.to_pylist()] == [
+        ("a", 0, 0), ("a", 0, 1), ("a", 0, 2), ("a", 1, 0), ("b", 0, 0),
+    ]  # fmt: skip
+    assert decoded == [4, 1]
+    assert [each.position for each in queues.all] == [3, 1, 1]
+
+
+def test_queues_behind_the_limit_of_a_decoding_have_the_next_turn() -> None:
+    queues = queues_of(FIRST, SECOND)
+    long = compress(bytes(4 << 20), "zlib", 9)
+    arrive(queues.get(FIRST), range(3), *long)
+    arrive(queues.get(SECOND), range(2), *long)
+    assert taken_columns(queues) == [(0, 0), (1, 0)]
+    assert taken_columns(queues) == [(0, 1), (1, 1)]
+    assert taken_columns(queues) == [(0, 2)]
+    assert [each.position for each in queues.all] == [3, 2]
+
+
+@pytest.mark.parametrize("corrupt", [FIRST, SECOND])
+def test_corrupt_queue_leaves_the_others(corrupt: MessageQueue) -> None:
+    queues = queues_of(FIRST, SECOND)
+    for name in (FIRST, SECOND):
+        arrive(queues.get(name), [0, 1], is_corrupt=name == corrupt)
+    good = 1 - corrupt.queue_id
+    for expected in [[], [(good, 0), (good, 1)]] if corrupt == FIRST else [[(0, 0), (0, 1)]]:
+        if expected:
+            assert taken_columns(queues) == expected
+        else:
+            with pytest.raises(CorruptRecord):
+                taken_columns(queues)
+    assert queues.get(corrupt).position == 0
+    assert not queues.get(corrupt).has_something, "it is read again"
 
 
 def test_paused_queue_is_left_out_until_resumed() -> None:

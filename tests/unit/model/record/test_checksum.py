@@ -12,13 +12,14 @@ from ternmq_model.record.batch import conform_checksums, select_rows
 from ternmq_model.record.checksum import (
     RESERVED_CHECKSUM,
     checksum_digits,
+    crc31_of_ranges,
     has_checksum,
     match_checksums,
     put_checksums,
     strip_checksum,
     verify_checksum,
 )
-from ternmq_model.record.format import PROPERTIES_BYTES_MAX, decode_record
+from ternmq_model.record.format import PROPERTIES_BYTES_MAX, crc31, decode_record
 from tests.support.records import batch_of, record
 from tests.unit.model.record.test_batch import check
 
@@ -44,6 +45,18 @@ def test_digits_begin_with_the_least_significant_and_end_with_zeros() -> None:
 def test_checksum_is_recognized_only_in_its_place(properties: bytes, expected: bool) -> None:
     assert has_checksum(properties) is expected
     assert strip_checksum(properties) == (properties[:-20] if expected else properties)
+
+
+@pytest.mark.parametrize("length", [1, 512, 513, 2048, 2049])
+@pytest.mark.parametrize("gaps", [(9, 9), (9, 10)])
+@pytest.mark.parametrize("more", [0, 1])
+def test_ranges_have_their_own_checksums(length: int, gaps: tuple[int, int], more: int) -> None:
+    data = bytes(n * n % 251 for n in range(7_000))
+    starts = np.array([4, 4 + length + gaps[0], 4 + 2 * length + sum(gaps)])
+    ends = starts + length + np.array([0, 0, more])
+    pieces = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    assert crc31_of_ranges(data, starts, ends).tolist() == list(map(crc31, pieces))
+    assert crc31_of_ranges(data, starts[:1], ends[:1]).tolist() == [crc31(pieces[0])]
 
 
 @given(bodies=st.lists(st.binary(max_size=200), min_size=1, max_size=5))
