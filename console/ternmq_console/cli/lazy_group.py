@@ -1,5 +1,6 @@
 """Groups that import a command when it runs, so `--help` does not import gRPC and numpy."""
 
+import gc
 import os
 import sys
 from collections.abc import Generator, Mapping
@@ -133,4 +134,8 @@ def _errors_in_one_line() -> Generator[None]:
 
 def _attribute(place: str) -> Any:
     module, _, attribute = place.partition(":")
-    return getattr(import_module(module, "ternmq_console"), attribute)
+    gc.disable()  # Nearly all objects of an import stay: nothing to collect.
+    try:
+        return getattr(import_module(module, "ternmq_console"), attribute)
+    finally:
+        gc.enable()

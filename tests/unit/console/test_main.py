@@ -28,6 +28,21 @@ finally:
     assert sys.argv[1] not in sys.modules
 """
 
+STARTING = """
+import gc, os, sys
+from ternmq_console.main import main
+collecting = set()
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith(("grpc", "numpy", "ternmq_store")):
+            collecting.add(gc.isenabled())
+sys.meta_path.insert(0, Finder())
+try:
+    main()
+finally:
+    print(collecting, gc.isenabled(), len(os.listdir("/proc/self/task")))
+"""
+
 
 def test_warnings_of_every_package_are_silenced() -> None:
     assert sorted(LOGGERS) == sorted(package.name for package in PACKAGES.values())
@@ -51,6 +66,13 @@ def test_warnings_of_every_package_are_silenced() -> None:
 )
 def test_command_starts_without_packages_it_does_not_need(verb: str, package: str) -> None:
     subprocess.run([sys.executable, "-c", LOADED, package, *verb.split()], check=True)
+
+
+def test_dev_loads_its_modules_without_collections_and_threads() -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS")}
+    command = [sys.executable, "-c", STARTING, "dev", "--help"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "{False} True 1"
 
 
 @pytest.mark.parametrize(
