@@ -1,9 +1,10 @@
-"""Arrow arrays of slices of a buffer, copied by Arrow itself.
+"""Arrow arrays of slices of a buffer, copied by numpy or by Arrow.
 
-In an array of binary values each value begins at the end of the one before. With offsets that are
-alternately the begin and the end of a slice, every second value is a slice, and the others are the
-gaps. Taking every second value copies all slices at memory speed (20 ns and the bytes, measured);
-slicing in Python takes 700 ns each.
+Slices of one length are rows of bytes. Others are copied by Arrow itself: in an array of binary
+values each value begins at the end of the one before. With offsets that are alternately the begin
+and the end of a slice, every second value is a slice, and the others are the gaps. Taking every
+second value copies all slices at memory speed (20 ns and the bytes, measured); slicing in Python
+takes 700 ns each.
 """
 
 from collections.abc import Sequence
@@ -31,6 +32,12 @@ def gather(data: bytes | memoryview, begins: Ints, ends: Ints, kind: Any = None)
     count = len(begins)
     if not count:
         return arrow.array([], type=kind)
+    sizes = ends - begins
+    width = int(sizes[0])
+    if width > 0 and count * width <= _SPAN_MAX and (sizes == width).all():
+        rows = cut_equal(data, begins, width)  # in less than half of Arrow's time
+        equal = arrow.py_buffer(np.arange(0, rows.size + 1, width, dtype=np.int32))
+        return arrow.Array.from_buffers(kind, count, [None, equal, arrow.py_buffer(rows)])
     low, high = int(begins.min()), int(ends.max())
     bounds: Ints = np.empty(2 * count, dtype=np.int64)
     bounds[0::2] = begins
