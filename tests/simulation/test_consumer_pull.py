@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PullConsumerConfig
 from ternmq_consumer.pull.pull_consumer import PullConsumer
-from ternmq_model.errors import CorruptRecord, TopicNotFound, Unreachable, UsageError
+from ternmq_model.errors import ClosedError, CorruptRecord, TopicNotFound, Unreachable, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from tests.support.toy_cluster import ToyCluster
@@ -241,6 +241,19 @@ def test_misuse_and_absence_have_their_own_errors() -> None:
         async with lost:
             with pytest.raises(Unreachable, match="nowhere:1"):
                 await lost.queues(TOPIC)
+
+    in_cluster(test)
+
+
+def test_close_ends_a_poll_that_waits() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        async with consumer_at(cluster) as consumer:
+            consumer.assign(cluster.queues)
+            waiting = asyncio.ensure_future(consumer.poll(timeout_s=float("inf")))
+            await asyncio.sleep(1)
+        for poll in (waiting, consumer.poll()):
+            with pytest.raises(ClosedError, match="is closed"):
+                await asyncio.wait_for(poll, 1)
 
     in_cluster(test)
 

@@ -41,7 +41,7 @@ class PollingPullConsumer(SeekingPullConsumer):
 
     @abstractmethod
     def _raise_news(self) -> None:
-        """Raise the first stored error, if any."""
+        """Raise the first stored error, if any; also if the consumer is closed."""
 
     async def poll(
         self, *, timeout_s: float = 1.0, messages_max: int = POLL_MESSAGES_MAX
@@ -60,6 +60,7 @@ class PollingPullConsumer(SeekingPullConsumer):
             Messages; an empty list after `timeout_s`.
 
         Raises:
+            ClosedError: The consumer is closed, perhaps during the wait.
             CorruptRecord: A broker sent corrupt records of one queue. Positions stay; the next call
                 reads that queue again.
             PermissionRefused: A queue or a whole topic may not be read, or the group may not
@@ -85,7 +86,7 @@ class PollingPullConsumer(SeekingPullConsumer):
     ) -> "pa.RecordBatch":
         """Wait for messages of the assigned queues and return them as rows of an Arrow batch.
 
-        The batch has the columns of the Spark source, and no Python object is made for a message.
+        The batch has the columns of the Spark source, and no message object is made.
         Rows of one queue come in the order of their offsets; the queues take turns. A call returns
         what the consumer has prefetched, up to 4 MiB of the queues of one broker with the same
         tags, or up to some hundred KiB of others and the rest of one reply of a broker. It waits up

@@ -111,6 +111,7 @@ class PullConsumer(PollingPullConsumer, ReplyingClient, Lifecycle):
         self._committing: asyncio.Task[bool] | None = None
         self._opened: PullContext | None = None
         self._membership: PullMembership | None = None
+        self._is_closed = False
 
     async def _open(self, stack: AsyncExitStack) -> None:
         if self._opened is not None:
@@ -294,6 +295,7 @@ class PullConsumer(PollingPullConsumer, ReplyingClient, Lifecycle):
         return self._queues.paused
 
     async def _prepare_poll(self) -> None:
+        self._check_not_closed()
         if not len(self._queues) and not self._is_subscribed:
             raise UsageError("assign queues, or subscribe, before you poll")
         self._check_owner()
@@ -356,6 +358,8 @@ class PullConsumer(PollingPullConsumer, ReplyingClient, Lifecycle):
             await commit_settled(self._context.offsets, self._queues.all)
         for queue in self._queues.names:
             self._queues.remove(queue)
+        self._is_closed = True
+        self._queues.arrived.set()
 
     async def _begin_new(self) -> None:
         """Query the brokers of newly assigned queues, and start offsets of those not sought."""
@@ -417,13 +421,17 @@ class PullConsumer(PollingPullConsumer, ReplyingClient, Lifecycle):
             self._fail(error)
 
     def _raise_news(self) -> None:
-        """Raise the first stored error, if any."""
+        self._check_not_closed()
         if self._failures:
             raise self._failures.popleft()
         for queue in self._gone:
             error = self._gone.pop(queue)
             remark = f"queue {queue} is gone: {error.remark}"
             raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, remark, error.peer)
+
+    def _check_not_closed(self) -> None:
+        if self._is_closed:
+            raise ClosedError("the consumer is closed")
 
     def _check_group(self, verb: str) -> None:
         if not self._group:
