@@ -334,6 +334,13 @@ def test_bad_input_gives_one_line_naming_the_culprit(
     assert (broker["log_bytes"], broker["status"]) == (before, "serving")
 
 
+def test_produce_tells_what_it_sent_before_a_line_that_is_too_long(console: Console) -> None:
+    done = console.run("produce", "before", stdin=b"one\ntwo\n" + LONG)
+    assert done.returncode == 2
+    assert done.stderr.decode().splitlines()[0] == "sent 2"
+    assert console.json("topic", "status", "before")
+
+
 @pytest.mark.parametrize(
     "verb", [("topic", "list"), ("produce", "T"), ("consume", "T", "--group", "g")]
 )

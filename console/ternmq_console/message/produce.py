@@ -113,6 +113,9 @@ def produce(
                 errors = list(failed.results.errors.values())
                 print_line(f"sent {sent + len(failed.results) - len(errors)}", to_stderr=True)
                 raise errors[0] from None
+            except IllegalMessage:
+                print_line(f"sent {sent}", to_stderr=True)
+                raise
         if output != "json":
             print_line(f"sent {sent}")
 
