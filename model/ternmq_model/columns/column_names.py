@@ -34,7 +34,7 @@ def check_columns(columns: Iterable[str]) -> Sequence[str]:
     Raises:
         UsageError: A column does not exist or stands twice, or `columns` is no collection.
     """
-    if not is_kind(columns, Iterable):
+    if isinstance(columns, str) or not is_kind(columns, Iterable):
         raise UsageError(f"columns={columns!r} must be a list of names")
     names = tuple(columns)
     for index, name in enumerate(names):

@@ -269,7 +269,7 @@ def key_column(topic: str, given: Any, count: int) -> PropertyColumn | None:
     if given is None:
         return None
     if not arrow_values.is_arrow(given):
-        values = _listed("keys", given, "a text or a list of texts for each message")
+        values = _listed("keys", given, "a list with a text, or a list of texts, for each message")
         check_length("keys", len(values), count)
         if set(map(type, values)) <= {str}:
             keys = _texts(values)

@@ -249,6 +249,16 @@ def test_queues_behind_the_limit_of_a_decoding_have_the_next_turn() -> None:
     assert [each.position for each in queues.all] == [3, 2]
 
 
+def test_joined_queues_have_few_bytes_together() -> None:
+    queues = queues_of(FIRST, SECOND)
+    for name in (FIRST, SECOND):
+        for offset in range(3):
+            arrive(queues.get(name), [offset], bytes(1 << 20))
+    assert taken_columns(queues) == [(0, 0), (0, 1), (0, 2)]
+    assert [each.position for each in queues.all] == [3, 0]
+    assert taken_columns(queues) == [(1, 0), (1, 1), (1, 2)]
+
+
 @pytest.mark.parametrize("corrupt", [FIRST, SECOND])
 def test_corrupt_queue_leaves_the_others(corrupt: MessageQueue) -> None:
     queues = queues_of(FIRST, SECOND)

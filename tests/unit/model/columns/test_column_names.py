@@ -16,9 +16,12 @@ def test_empty_selection_means_every_column() -> None:
 def test_any_iterable_of_names_is_a_selection() -> None:
     assert check_columns({"body"}) == ("body",)
     assert check_columns(iter(["body", "topic"])) == ("body", "topic")
-    absent: Any = None
-    with pytest.raises(UsageError, match="columns=None must be a list of names"):
-        check_columns(absent)
+
+
+@pytest.mark.parametrize("columns", [None, "body"])
+def test_selection_that_is_no_list_is_refused(columns: Any) -> None:
+    with pytest.raises(UsageError, match=f"columns={columns!r} must be a list of names"):
+        check_columns(columns)
 
 
 @pytest.mark.parametrize(("columns", "text"), [(["bodyy"], "'bodyy'"), (["tags", "tags"], "twice")])
