@@ -353,13 +353,15 @@ class PullConsumer(PollingPullConsumer, ReplyingClient, Lifecycle):
         self._committing = self._client.tasks.spawn(self._context.offsets.commit(), "auto-commit")
 
     async def _close(self) -> None:
-        await self._member.leave(_CALLBACKS_WAIT_S)
-        if self._config.auto_commit:
-            await commit_settled(self._context.offsets, self._queues.all)
-        for queue in self._queues.names:
-            self._queues.remove(queue)
-        self._is_closed = True
-        self._queues.arrived.set()
+        try:
+            await self._member.leave(_CALLBACKS_WAIT_S)
+            if self._config.auto_commit:
+                await commit_settled(self._context.offsets, self._queues.all)
+        finally:
+            for queue in self._queues.names:
+                self._queues.remove(queue)
+            self._is_closed = True
+            self._queues.arrived.set()
 
     async def _begin_new(self) -> None:
         """Query the brokers of newly assigned queues, and start offsets of those not sought."""
@@ -421,13 +423,13 @@ class PullConsumer(PollingPullConsumer, ReplyingClient, Lifecycle):
             self._fail(error)
 
     def _raise_news(self) -> None:
-        self._check_not_closed()
         if self._failures:
             raise self._failures.popleft()
         for queue in self._gone:
             error = self._gone.pop(queue)
             remark = f"queue {queue} is gone: {error.remark}"
             raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, remark, error.peer)
+        self._check_not_closed()
 
     def _check_not_closed(self) -> None:
         if self._is_closed:
