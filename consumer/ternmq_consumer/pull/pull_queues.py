@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ternmq_consumer.config import PullConsumerConfig
-from ternmq_consumer.pull.fetched_queue import FetchedQueue
+from ternmq_consumer.pull.fetched_queue import DECODED_BYTES_MAX, FetchedQueue
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_model.errors import RefusedError, UsageError
 from ternmq_model.queue import MessageQueue
@@ -179,13 +179,15 @@ class PullQueues:
         return join_batches(found) if found else None
 
     def _next_group(self) -> list[FetchedQueue]:
-        """Remove and return the next queues with messages to take and with one filter."""
+        """Remove and return the next queues with one filter, as many as are decoded together."""
         group: list[FetchedQueue] = []
-        while (fetched := self._next_ready()) is not None:
+        left = DECODED_BYTES_MAX
+        while left > 0 and (fetched := self._next_ready()) is not None:
             if group and fetched.filter_key != group[0].filter_key:
                 self._offer_first([fetched])
                 break
             group.append(fetched)
+            left -= fetched.waiting_bytes
         return group
 
     def _next_ready(self) -> FetchedQueue | None:
