@@ -245,7 +245,9 @@ def test_damaged_reply_has_one_error_as_messages_and_as_columns(
     expected = outcome(first_of_one_by_one(data, sizes, check_crc=check_crc))
     polls: list[Callable[[], object]] = [
         lambda: decode_records(data, sizes, QUEUE, check_crc=check_crc),
-        lambda: decode_columns(data, sizes, QUEUE, columns=COLUMNS, check_crc=check_crc),
+        lambda: decode_columns(
+            data, sizes, QUEUE.broker_name, columns=COLUMNS, check_crc=check_crc
+        ),
     ]
     if check_crc:
         polls.append(lambda: decode_rows(data, sizes, QUEUE))

@@ -71,19 +71,19 @@ def _take(
     rows = decode_columns(
         data,
         read_int32s(b"".join([each.record_sizes for each in batches])),
-        first.queue,
+        first.queue.broker_name,
         tags=first.tags,
         columns=columns,
         check_crc=first.check_crc,
     )
     for queue, part in parts:
         queue.check_offsets(part)
-    left = rows.inspected
-    inspected = 0
+    left, inspected = rows.inspected, 0
     for queue, part in parts:
-        if left:
-            count = min(left, sum(len(each.record_sizes) for each in part) // INT32_BYTES)
-            queue.pass_records(count)
-            left -= count
-            inspected += 1
+        if not left:
+            break
+        count = min(left, sum(len(each.record_sizes) for each in part) // INT32_BYTES)
+        queue.pass_records(count)
+        left -= count
+        inspected += 1
     return TakenColumns(rows.batch, rows.record_bytes, inspected)

@@ -13,8 +13,6 @@ from ternmq_model.columns.batches import BATCH_BYTES_MAX, batch_of_records
 from ternmq_model.columns.column_names import COLUMNS
 from ternmq_model.columns.property_columns import read_properties
 from ternmq_model.columns.record_validation import ValidRecords, unpack_bodies
-from ternmq_model.offsets import QueueOffset
-from ternmq_model.queue import MessageQueue
 from ternmq_model.record.checksum import crc31_of_ranges
 from ternmq_model.record.pulled_records import check_bodies, lay_out_pulled
 
@@ -34,9 +32,6 @@ class PulledRows(NamedTuple):
 
     record_bytes: int
     """Length of the inspected records."""
-
-    last_offset: QueueOffset
-    """Queue offset of the last inspected record."""
 
 
 def valid_records(data: bytes, sizes: NDArray[np.int32], *, check_crc: bool = True) -> ValidRecords:
@@ -118,7 +113,7 @@ def _have_tags(values: Any, tags: Collection[str]) -> Any:
 def decode_columns(
     data: bytes,
     sizes: NDArray[np.int32],
-    queue: MessageQueue,
+    broker_name: str,
     *,
     tags: Collection[str] = (),
     columns: Sequence[str],
@@ -129,9 +124,9 @@ def decode_columns(
     The body of a compressed message that cannot be decompressed is null.
 
     Args:
-        data: Records of one queue, at least one.
+        data: Records of queues of one broker, at least one.
         sizes: Length of each record. Their sum must be that of `data`.
-        queue: Queue of the messages.
+        broker_name: Name of that broker.
         tags: Wanted tags; empty = all messages.
         columns: Names of the columns, in this order.
         check_crc: True = the checksums of the bodies are verified.
@@ -144,15 +139,9 @@ def decode_columns(
     needed = columns
     if tags and column_names.TAGS not in columns:
         needed = (*columns, column_names.TAGS)
-    batch = _first_rows(found, queue.broker_name, needed, BATCH_BYTES_MAX)
+    batch = _first_rows(found, broker_name, needed, BATCH_BYTES_MAX)
     count = batch.num_rows
     if tags:
         batch = batch.filter(_have_tags(batch.column(column_names.TAGS), tags))
         batch = batch.select(list(columns))
-    offsets = found.layout.headers["queue_offset"]
-    return PulledRows(
-        batch,
-        count,
-        int(found.layout.ends[count - 1]),
-        QueueOffset(int(offsets[count - 1])),
-    )
+    return PulledRows(batch, count, int(found.layout.ends[count - 1]))
