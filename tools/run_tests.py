@@ -244,15 +244,13 @@ def run_pythons(report: Report) -> None:
         if version == newest:
             every = (*QUICK, *SCENARIOS)
             report.pytest(name, every, *ON_BOTH_CORES, python=python, TESTS_EXAMPLES="fresh")
+        elif version == MEASURED_ON and IS_CI:
+            counted = {"TESTS_EXAMPLES": "few", "COVERAGE_CORE": "sysmon"}
+            measured = (*ON_BOTH_CORES, "--cov", "--cov-report=")
+            report.pytest(name, COVERED, *measured, python=python, **counted)
+            report.command("coverage", ROOT / "tools" / "check_coverage.py")
         elif version != HERE:
-            few = {"TESTS_EXAMPLES": "few"}
-            if version == MEASURED_ON and IS_CI:
-                few["COVERAGE_CORE"] = "sysmon"
-                measured = (*ON_BOTH_CORES, "--cov", "--cov-report=")
-                report.pytest(name, COVERED, *measured, python=python, **few)
-                report.command("coverage", ROOT / "tools" / "check_coverage.py")
-            else:
-                report.pytest(name, QUICK, *ON_BOTH_CORES, python=python, **few)
+            report.pytest(name, QUICK, *ON_BOTH_CORES, python=python, TESTS_EXAMPLES="few")
 
 
 def look(report: Report) -> None:

@@ -70,7 +70,7 @@ def test_killed_executor_leaves_the_whole_batch_once(
             kill(pid)
         assert bodies(own.nameserver, "executor") == []
         open_gate(gate)
-        done.result(DRIVER_ENDS_WITHIN_S)
+        done.result(100)
     assert bodies(own.nameserver, "executor") == list("012345")
 
 
@@ -153,7 +153,7 @@ def test_restarted_broker_loses_no_row_and_shows_none_early(
         open_gate(gate)  # who goes on finds nobody, for as long as a broker takes to start
         port = first.broker.rpartition(":")[2] if moment == "staging" else "0"
         with running_broker(tmp_path / "broker-a", nameserver, port=port):
-            done.result(DRIVER_ENDS_WITHIN_S)
+            done.result(100)
             assert bodies(nameserver, "broker") == sorted(map(str, range(600)))
             assert waiting_halves(nameserver) == 0
 
