@@ -56,12 +56,13 @@ def test_failed_message_is_redelivered_under_its_topic(place: Place) -> None:
         async with PushConsumer(
             place.group, place.topic, listener=listener, nameserver=place.nameserver, config=FIRST
         ) as consumer:
-            await eventually(lambda: len(seen) == 300)
-            await eventually(lambda: consumer.statistics().messages == 300)
-            assert consumer.statistics().sent_back == 200
+            # A send or a return whose answer was late is repeated.
+            await eventually(lambda: len({(m.message_id, m.reconsume_times) for m in seen}) == 300)
+            await eventually(lambda: consumer.statistics().messages == len(seen))
+            assert consumer.statistics().sent_back >= 200
         assert {message.topic for message in seen} == {place.topic}
-        times = Counter(message.reconsume_times for message in seen)
-        assert times == {0: 100, 1: 100, 2: 100}
+        attempts = {(message.message_id, message.reconsume_times) for message in seen}
+        assert Counter(times for _, times in attempts) == {0: 100, 1: 100, 2: 100}
         assert {message.queue.topic for message in seen if message.reconsume_times} == {
             f"%RETRY%{place.group}"
         }
