@@ -40,6 +40,12 @@ async def fill(place: Place, count: int) -> int:
         return message.stored_at_ms
 
 
+async def queues_of(place: Place) -> list[MessageQueue]:
+    """Return the queues of the place's topic, sorted."""
+    async with PullConsumer(nameserver=place.nameserver) as looks:
+        return await looks.queues(place.topic)
+
+
 class Member:
     """A push consumer, and what it got."""
 
@@ -62,6 +68,11 @@ class Member:
         return [each for each in self.consumer.assignment() if not each.topic.startswith("%")]
 
 
+def records_of(members: Sequence[Member]) -> set[tuple[MessageQueue, int]]:
+    """Return queues and offsets of all that the members got."""
+    return {(message.queue, message.queue_offset) for each in members for message in each.seen}
+
+
 def is_shared(
     members: Sequence[Member], queues: Sequence[MessageQueue], *, is_even: bool = True
 ) -> bool:
@@ -76,8 +87,7 @@ def is_shared(
 def test_members_share_the_queues_by_their_chosen_strategy(place: Place, allocate: str) -> None:
     async def main() -> None:
         await fill(place, 200)
-        async with PullConsumer(nameserver=place.nameserver) as looks:
-            queues = await looks.queues(place.topic)
+        queues = await queues_of(place)
         members = [Member(place, replace(FIRST, allocate=allocate)) for _ in range(3)]
         async with AsyncExitStack() as stack:
             for member in members:
@@ -85,11 +95,7 @@ def test_members_share_the_queues_by_their_chosen_strategy(place: Place, allocat
             is_even = allocate != "CONSISTENT_HASH"
             await eventually(lambda: is_shared(members, queues, is_even=is_even))
             await fill(place, 200)
-            await eventually(
-                lambda: (
-                    len({(m.queue, m.queue_offset) for each in members for m in each.seen}) == 400
-                )
-            )
+            await eventually(lambda: len(records_of(members)) == 400)
             # Who stays takes over what the others leave.
             for member in members[1:]:
                 await member.consumer.__aexit__(None, None, None)
@@ -125,8 +131,7 @@ def test_consumer_seeks_in_its_queues_and_the_group_stays_there(place: Place) ->
 def test_group_is_reset_by_time_while_it_consumes(place: Place) -> None:
     async def main() -> None:
         at_ms = await fill(place, 50) + 1
-        async with PullConsumer(nameserver=place.nameserver) as looks:
-            queues = await looks.queues(place.topic)
+        queues = await queues_of(place)
         members = [Member(place) for _ in range(2)]
         client_config = ClientConfig(nameservers=(place.nameserver,))
         async with (
@@ -138,9 +143,7 @@ def test_group_is_reset_by_time_while_it_consumes(place: Place) -> None:
             await eventually(lambda: is_shared(members, queues))
             # A queue's new owner may read again what the last one has read, and then these.
             await fill(place, 50)
-            await eventually(
-                lambda: len({(m.queue, m.queue_offset) for each in seen for m in each}) == 100
-            )
+            await eventually(lambda: len(records_of(members)) == 100)
             for member in members:
                 await member.consumer.commit()
             before = Counter(m.stored_at_ms >= at_ms for each in seen for m in each)
