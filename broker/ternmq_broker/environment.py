@@ -53,6 +53,7 @@ def broker_environment(
     config = live.broker
     return BrokerEnvironment(
         clock=clock,
+        timers=env.timers,
         network=env.network,
         random=env.random,
         blocking=env.blocking,

@@ -29,6 +29,7 @@ from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Identity
 from ternmq_remoting.service_methods import GET_CLUSTER, REGISTER_BROKER, UNREGISTER_BROKER
 from ternmq_runtime.service import Job
+from ternmq_runtime.timers import Wait
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +81,12 @@ class NameServerRegistration:
         registrar: "Registrar",
     ) -> None:
         self.address = address
-        self.job: Final = Job(name=f"register-{address}", interval_s=self.pause_s, step=self.step)
+        self.job: Final = Job(
+            name=f"register-{address}",
+            interval_s=self.pause_s,
+            step=self.step,
+            wait=Wait.HEARTBEAT,
+        )
         self._env = registrar.env
         self._topics = registrar.topics
         self._registrant = registrant
@@ -333,7 +339,7 @@ class Registrar:
         """
         awaited = version or self.topics.version
         try:
-            async with asyncio.timeout(_WAIT_S):
+            async with self.env.timers.timeout(_WAIT_S):
                 while not all(each.is_settled(awaited) for each in self._registrations):
                     settled = self._settled
                     await settled.wait()

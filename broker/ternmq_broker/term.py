@@ -9,7 +9,7 @@ from typing import Final
 
 from ternmq_broker.assembly.broker_assembly import BrokerAssembly
 from ternmq_broker.config import BrokerConfig
-from ternmq_broker.environment import broker_environment
+from ternmq_broker.environment import BrokerEnvironment, broker_environment
 from ternmq_broker.live_settings import LiveSettings
 from ternmq_broker.registration import Registrant, Registrar
 from ternmq_broker.replication.role import start_role
@@ -125,6 +125,17 @@ class Term(Lifecycle):
         if self._member is None:
             raise ClosedError(f"broker {self._config.name} has no role yet")
         return self._member
+
+    @property
+    def environment(self) -> BrokerEnvironment:
+        """Store and tables of the serving term, to look into.
+
+        Raises:
+            ClosedError: The broker does not serve.
+        """
+        if self._assembly is None:
+            raise ClosedError(f"broker {self._config.name} does not serve")
+        return self._assembly.env
 
     @property
     def identity(self) -> Identity:
@@ -469,7 +480,7 @@ class Term(Lifecycle):
         self._address = None
 
     async def _run(self, stack: AsyncExitStack, jobs: Sequence[Job]) -> None:
-        await stack.enter_async_context(JobRunner(*jobs))
+        await stack.enter_async_context(JobRunner(*jobs, timers=self._env.timers))
 
 
 async def _settle_cut(

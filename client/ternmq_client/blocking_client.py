@@ -48,6 +48,11 @@ class LoopThread:
         self._is_open = True
 
     @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop, for calls that are safe in any thread."""
+        return self._loop
+
+    @property
     def is_inherited(self) -> bool:
         """True in a forked child of the process with the thread."""
         return is_inherited(self._process_id)

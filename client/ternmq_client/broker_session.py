@@ -27,6 +27,7 @@ from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import ClientStream, Connection
 from ternmq_remoting.service_methods import SESSION
 from ternmq_runtime.service import OwnedTasks
+from ternmq_runtime.timers import Wait
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +159,9 @@ class BrokerSession:
                 )
             self.error = error
             self.attempted.set()
-            await asyncio.sleep(self._retry.delay_s(self._failures, self._owner.env.random))
+            await self._owner.env.timers.sleep(
+                self._retry.delay_s(self._failures, self._owner.env.random)
+            )
 
     def send_heartbeat(self) -> None:
         """Send a heartbeat with changed data now."""
@@ -169,16 +172,22 @@ class BrokerSession:
         self._sayings.append(request)
         self._changed.set()
 
-    async def close(self) -> None:
-        """Say goodbye, so that the broker drops the client at once. The `run` task ends soon."""
+    async def close(self) -> bool:
+        """Say goodbye, so that the broker drops the client at once.
+
+        Returns:
+            True if the broker was told: the `run` task ends soon.
+        """
         self._is_closing = True
         stream = self._stream
         if stream is None:
-            return
+            return False
         with suppress(TernError, TimeoutError):
             async with asyncio.timeout(GOODBYE_TIMEOUT_S), self._writing:
                 await stream.write(groups.SessionRequest(goodbye=groups.Goodbye()))
                 await stream.finish()
+                return True
+        return False
 
     async def _talk(self) -> None:
         connection = await self._owner.broker(self._broker_name, self._broker_id)
@@ -201,7 +210,7 @@ class BrokerSession:
 
     async def _greet(self, stream: SessionStream) -> None:
         try:
-            async with asyncio.timeout(self._answer_timeout_s):
+            async with self._owner.env.timers.timeout(self._answer_timeout_s):
                 self._changed.clear()
                 self._sayings.clear()
                 await stream.write(
@@ -227,9 +236,10 @@ class BrokerSession:
         self._on_command(reply, self._broker_name)
 
     async def _send_heartbeats(self, stream: SessionStream) -> None:
+        timers = self._owner.env.timers
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._heartbeat_s):
+                async with timers.timeout(self._heartbeat_s, wait=Wait.HEARTBEAT):
                     await self._changed.wait()
             self._changed.clear()
             try:
@@ -388,7 +398,7 @@ class BrokerSessions:
         """
         sessions = [session for session, _ in self._open.values()]
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
+            async with self._owner.env.timers.timeout(timeout_s):
                 for session in sessions:
                     await session.attempted.wait()
         for session in sessions:
@@ -467,7 +477,7 @@ class BrokerSessions:
 
 async def _end(session: BrokerSession, task: asyncio.Task[None]) -> None:
     """Close `session`, and cancel its task in any case."""
-    await session.close()
-    await asyncio.wait((task,), timeout=GOODBYE_TIMEOUT_S)
+    if await session.close():
+        await asyncio.wait((task,), timeout=GOODBYE_TIMEOUT_S)
     task.cancel()
     await asyncio.wait((task,))

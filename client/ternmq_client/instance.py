@@ -15,14 +15,14 @@ from ternmq_client.routes.nameservers import NameServers
 from ternmq_client.routes.route_cache import RouteCache
 from ternmq_client.single_flight import SingleFlight
 from ternmq_model.address import resolve_addresses
-from ternmq_model.errors import ClosedError, TernError, TopicNotFound, Unreachable
+from ternmq_model.errors import ClosedError, TernError, TopicNotFound, Unreachable, UsageError
 from ternmq_model.route import MASTER_ID, TopicRoute
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.environment import Environment
+from ternmq_remoting.environment import Environment, EnvironmentSource
 from ternmq_remoting.rpc import Connection, Identity
 from ternmq_remoting.service_methods import DESCRIBE_TOPIC
-from ternmq_remoting.system_environment import system_environment
+from ternmq_remoting.system_environment import client_environment
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 
@@ -58,18 +58,22 @@ class ClientInstance(Lifecycle):
     """
 
     def __init__(
-        self, config: ClientConfig | None = None, *, env: Environment | None = None
+        self,
+        config: ClientConfig | None = None,
+        *,
+        env: Environment | EnvironmentSource | None = None,
     ) -> None:
         self.config = config or ClientConfig()
         self._given_env = env
+        self.disowned = ""
         self._opened: _Opened | None = None
 
     async def _open(self, stack: AsyncExitStack) -> None:
         if self._opened is not None:
             raise ClosedError("the client is already open")
-        env = self._given_env
-        if env is None:
-            env = await stack.enter_async_context(system_environment(calls_wait_s=CALLS_WAIT_S))
+        env = await stack.enter_async_context(
+            client_environment(self._given_env, self, calls_wait_s=CALLS_WAIT_S)
+        )
         tasks = OwnedTasks()
         self._opened = opened = _Opened(self.config, env, tasks)
         stack.callback(self._forget)
@@ -239,6 +243,15 @@ class ClientInstance(Lifecycle):
         for topic in before - opened.sessions.consumer_topics:
             opened.routes.unwatch(topic)
 
+    def check_owned(self) -> None:
+        """Check that the client's environment is that of the process, or its own.
+
+        Raises:
+            UsageError: A test has installed another one since the client was opened.
+        """
+        if self.disowned:
+            raise UsageError(self.disowned)
+
     @property
     def _components(self) -> "_Opened":
         if self._opened is None:
@@ -293,6 +306,7 @@ class _Opened:
         self.jobs = JobRunner(
             self.refreshing,
             Job(name="masters", interval_s=MASTER_RETRY_S, step=self._look_for_masters),
+            timers=env.timers,
         )
 
     async def broker(self, broker_name: str, broker_id: int = MASTER_ID) -> Connection:

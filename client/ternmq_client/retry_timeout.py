@@ -3,7 +3,6 @@
 Plans, tasks and commits of source and sink of a data pipeline all use this rule.
 """
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Final
@@ -119,7 +118,9 @@ class RetryTimeout:
         if self._told_at_ms is None or now_ms - self._told_at_ms >= TOLD_EVERY_MS:
             self._told_at_ms = now_ms
             tell(error, left_s)
-        await asyncio.sleep(min(left_s, self._delays.delay_s(self._failures, self._env.random)))
+        await self._env.timers.sleep(
+            min(left_s, self._delays.delay_s(self._failures, self._env.random))
+        )
 
 
 def tell(reason: object, left_s: float) -> None:

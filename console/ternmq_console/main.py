@@ -198,6 +198,7 @@ LOGGERS: Final = (
     "ternmq_remoting",
     "ternmq_runtime",
     "ternmq_store",
+    "ternmq_testing",
 )
 """Names of the loggers of all packages."""
 

@@ -71,6 +71,7 @@ class NameServer(Lifecycle):
             Job(name="expiry", interval_s=config.scan_interval_s, step=service.expire),
             settings.job,
             epochs.job,
+            timers=env.timers,
         )
         await stack.enter_async_context(jobs)
         self._server = await stack.enter_async_context(

@@ -15,7 +15,7 @@ from ternmq_producer.producer import Producer
 from ternmq_producer.queue_selection.selectors import QueueSelector
 from ternmq_producer.transactions.transaction_checks import Check
 from ternmq_producer.transactions.transaction_producer import Execute, TransactionProducer
-from ternmq_remoting.environment import Environment
+from ternmq_remoting.environment import Environment, EnvironmentSource
 
 if TYPE_CHECKING:
     from asyncio import Future as AsyncFuture
@@ -37,7 +37,7 @@ class BlockingProducer(BlockingClient[Producer]):
         config: ProducerConfig | None = None,
         client: ClientConfig | None = None,
         interceptors: Sequence[SendInterceptor] = (),
-        env: Environment | None = None,
+        env: Environment | EnvironmentSource | None = None,
     ) -> None:
         super().__init__(
             Producer(
@@ -107,7 +107,7 @@ class BlockingTransactionProducer(BlockingClient[TransactionProducer]):
         config: ProducerConfig | None = None,
         client: ClientConfig | None = None,
         interceptors: Sequence[SendInterceptor] = (),
-        env: Environment | None = None,
+        env: Environment | EnvironmentSource | None = None,
     ) -> None:
         super().__init__(
             TransactionProducer(

@@ -26,7 +26,7 @@ from ternmq_producer.send.message_sender import MessageSender, closed_error
 from ternmq_producer.send.request_reply import RequestFutures
 from ternmq_producer.send.send_interception import SendInterception
 from ternmq_producer.send_statistics import SendStatistics
-from ternmq_remoting.environment import Environment
+from ternmq_remoting.environment import Environment, EnvironmentSource
 from ternmq_runtime.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ class Producer(Lifecycle):
 
     Any number of tasks may use the producer, on the event loop that entered the block. The end of
     the block, also a cancelled one, waits for the answers to sent messages, at most the send
-    timeout, and 1 s more for a broker that hangs. The log has the number of messages without an
-    answer.
+    timeout, and 1 s more for a broker that hangs. The log counts messages without an answer.
 
     Args:
         group: Name of the producer group.
@@ -78,7 +77,7 @@ class Producer(Lifecycle):
         config: ProducerConfig | None = None,
         client: ClientConfig | None = None,
         interceptors: Sequence[SendInterceptor] = (),
-        env: Environment | None = None,
+        env: Environment | EnvironmentSource | None = None,
     ) -> None:
         self.group = check_group(group)
         self.config = checked_config("config", config, ProducerConfig)
@@ -491,6 +490,7 @@ class Producer(Lifecycle):
         if self._sender is None:
             raise closed_error()
         self._check_owner()
+        self.client.check_owned()
         if message.__class__ is not Message:
             check_messages((message,))
         return self._sender

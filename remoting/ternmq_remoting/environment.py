@@ -1,6 +1,7 @@
 """Environment of a service or client: its seams to the outside world."""
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from random import Random
 from typing import ParamSpec, Protocol, TypeVar
@@ -8,6 +9,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from ternmq_model.clock import SystemTime
 from ternmq_remoting.rpc import Network
 from ternmq_runtime.processes import Processes
+from ternmq_runtime.timers import LOOP_TIMERS, Timers
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,7 +28,7 @@ class Blocking(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Environment:
-    """Clock, network, randomness, blocking calls and processes. Files are a seam of the store.
+    """Clock, timers, network, randomness, blocking calls, processes. Files: a seam of the store.
 
     A simulation builds an environment with a seed, `system_environment()` that of real processes.
     """
@@ -35,5 +37,20 @@ class Environment:
     network: Network
     random: Random
     blocking: Blocking
+    timers: Timers = LOOP_TIMERS
     processes: Processes | None = None
     """Factory of child processes; None = functions that need them are refused."""
+
+
+class EnvironmentUser(Protocol):
+    """A client, whose environment may be another one for a while.
+
+    Attributes:
+        disowned: Reason for which the client may not be used now; empty = it may.
+    """
+
+    disowned: str
+
+
+EnvironmentSource = Callable[[EnvironmentUser], AbstractAsyncContextManager[Environment]]
+"""Function that opens the environment of a client, which it gets, on the running loop."""

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from random import Random
 from typing import Final
 
-from ternmq_remoting.environment import Environment
+from ternmq_model.errors import UsageError
+from ternmq_remoting.environment import Environment, EnvironmentSource, EnvironmentUser
 from ternmq_runtime.blocking_pool import BlockingPool
 from ternmq_runtime.clock import SystemClock
 from ternmq_runtime.processes import PythonProcesses
@@ -51,6 +52,67 @@ async def system_environment(*, calls_wait_s: float | None = None) -> AsyncGener
                 logger.warning(
                     "blocking calls continue after their service ended functions=%s", abandoned
                 )
+
+
+_installed: list[EnvironmentSource] = []
+_outside: dict[EnvironmentUser, None] = {}
+"""Open clients with the environment of this process. Threads add and remove their own."""
+
+_DISOWNED: Final = (
+    "the client was opened before the cluster of the test was installed, and reaches another one: "
+    "open it inside `installed()`"
+)
+
+
+@contextmanager
+def clients_installed(source: EnvironmentSource) -> Generator[None]:
+    """Give the environments of `source` to all clients that this process opens in the block.
+
+    Raises:
+        UsageError: Another block does so.
+    """
+    if _installed:
+        raise UsageError("another environment of clients is installed in this process")
+    _installed.append(source)
+    disowned = list(_outside)
+    for client in disowned:
+        client.disowned = _DISOWNED
+    try:
+        yield
+    finally:
+        _installed.clear()
+        for client in disowned:
+            client.disowned = ""
+
+
+@asynccontextmanager
+async def client_environment(
+    given: Environment | EnvironmentSource | None,
+    client: EnvironmentUser,
+    *,
+    calls_wait_s: float | None = None,
+) -> AsyncGenerator[Environment]:
+    """Yield the environment of a client while the block runs.
+
+    Args:
+        given: Environment, or its source; None = the installed one, else that of this process.
+        client: Client, for a source.
+        calls_wait_s: See `system_environment`.
+    """
+    if isinstance(given, Environment):
+        yield given
+        return
+    source = given or next(iter(_installed), None)
+    if source is not None:
+        async with source(client) as env:
+            yield env
+        return
+    async with system_environment(calls_wait_s=calls_wait_s) as env:
+        _outside[client] = None
+        try:
+            yield env
+        finally:
+            del _outside[client]
 
 
 async def _let_grpc_finish() -> None:

@@ -45,6 +45,10 @@ class SystemClock:
         """
         return time.monotonic_ns() // _MS_NS
 
+    def monotonic_s(self) -> float:
+        """Return the seconds of `monotonic_ms`, with their fractions."""
+        return time.monotonic()
+
     def wall_ms(self) -> int:
         """Return Unix milliseconds. The clock jumps when the machine's clock is set."""
         return time.time_ns() // _MS_NS

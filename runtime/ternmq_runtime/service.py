@@ -25,6 +25,7 @@ from typing import Any, Final, Protocol, Self, TypeVar, runtime_checkable
 from ternmq_model.errors import ClosedError
 from ternmq_runtime.fd_limit import raise_fd_limit
 from ternmq_runtime.signals import signals_heard
+from ternmq_runtime.timers import LOOP_TIMERS, Timers, Wait
 
 T = TypeVar("T")
 
@@ -52,12 +53,17 @@ class Job:
         step: Coroutine function of one bounded unit. It returns True if more work is ready. It may
             be cancelled at any `await` when the block is left by an exception; a clean leave waits
             for it.
+        wait: Purpose of the pauses: `PERIODIC`, or `RENEWAL` for jobs that keep a lease.
+        due_in_s: Function that returns the time until the step has something to do as far as the
+            job knows, s; `math.inf` = nothing is planned. None = the job never knows.
         woken: Event that is set while a step is due before the end of the interval.
     """
 
     name: str
     interval_s: float | Callable[[], float]
     step: Callable[[], Awaitable[bool]]
+    wait: Wait = Wait.PERIODIC
+    due_in_s: Callable[[], float] | None = None
     woken: asyncio.Event = field(init=False, repr=False, default_factory=asyncio.Event)
 
     def wake(self) -> None:
@@ -133,14 +139,19 @@ class JobRunner:
     If a job raises, the body of the block and the other jobs are cancelled, and the block raises an
     `ExceptionGroup`. A clean leave begins no new step and waits for running ones.
 
+    Args:
+        jobs: Jobs with different names.
+        timers: Timers of the pauses.
+
     Raises:
         ValueError: Two jobs have equal names.
     """
 
-    def __init__(self, *jobs: Job) -> None:
+    def __init__(self, *jobs: Job, timers: Timers = LOOP_TIMERS) -> None:
         if len({job.name for job in jobs}) < len(jobs):
             raise ValueError(f"two jobs have one name: {sorted(job.name for job in jobs)}")
         self._jobs = jobs
+        self._timers = timers
         self._group = asyncio.TaskGroup()
         self._cancels_before = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -175,24 +186,26 @@ class JobRunner:
             if await job.step():
                 await asyncio.sleep(0)  # requests go first
             elif not self._stopping:
-                pause_s = job.interval_s
-                await _wait(job.woken, pause_s() if callable(pause_s) else pause_s)
+                await self._pause(job)
 
+    async def _pause(self, job: Job) -> None:
+        """Wait until `job` is woken, at the latest by the end of its interval.
 
-async def _wait(waker: asyncio.Event, timeout_s: float) -> None:
-    """Wait for `waker`, which is set after `timeout_s` at the latest.
-
-    A timer that sets the event costs less than a timeout that cancels the wait (5 against 7 µs).
-    The difference matters for jobs with intervals of milliseconds.
-    """
-    if math.isinf(timeout_s):
-        await waker.wait()
-        return
-    timer = asyncio.get_running_loop().call_later(timeout_s, waker.set)
-    try:
-        await waker.wait()
-    finally:
-        timer.cancel()
+        A timer that wakes the job costs less than a timeout that cancels the wait (5 against 7 µs).
+        The difference matters for jobs with intervals of milliseconds.
+        """
+        interval_s = job.interval_s
+        pause_s = interval_s() if callable(interval_s) else interval_s
+        if math.isinf(pause_s):
+            await job.woken.wait()
+            return
+        timer = self._timers.call_later(
+            pause_s, job.woken.set, wait=job.wait, due_in_s=job.due_in_s
+        )
+        try:
+            await job.woken.wait()
+        finally:
+            timer.cancel()
 
 
 async def _leave(

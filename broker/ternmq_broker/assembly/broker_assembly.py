@@ -73,7 +73,7 @@ class BrokerAssembly:
 
     def __init__(self, env: BrokerEnvironment, member: Membership) -> None:
         config, store, tables = env.live.broker, env.store, env.tables
-        self._env = env
+        self.env = env
         self._member = member
         self._store_host: bytes | None = None
         env.live.on_change(self._settings_changed)
@@ -140,14 +140,14 @@ class BrokerAssembly:
         self._services = [*self._build_services(), *self._build_replication_services()]
 
     def _build_replicas(self) -> Replicas:
-        env = self._env
+        env = self.env
         timeout_ms = env.live.broker.slave_timeout_ms
         return Replicas(
             self._member, env.store, self._confirmations, env.clock, slave_timeout_ms=timeout_ms
         )
 
     def _build_store_loop(self) -> StoreLoop:
-        env, replicas = self._env, self._replicas
+        env, replicas = self.env, self._replicas
         store_loop = StoreLoop(
             env.store,
             self._confirmations,
@@ -162,18 +162,18 @@ class BrokerAssembly:
         return store_loop
 
     def _build_ack_policy(self) -> AckPolicy:
-        config = self._env.live.broker
+        config = self.env.live.broker
         needs_slaves = self._replicas is not None and self._replicas.in_sync.needed > 0
         return AckPolicy(
             confirmations=self._confirmations,
-            topics_saved=self._env.tables.topics_file.saved,
-            sync_flush_timeout_ms=self._env.live.store.sync_flush_timeout_ms,
+            topics_saved=self.env.tables.topics_file.saved,
+            sync_flush_timeout_ms=self.env.live.store.sync_flush_timeout_ms,
             slave_timeout_ms=config.slave_timeout_ms if needs_slaves else None,
             refuses_without_replicas=needs_slaves and config.refuse_without_replicas,
         )
 
     def _build_following(self) -> SlaveReplication:
-        env = self._env
+        env = self.env
         return SlaveReplication(
             self._member,
             env,
@@ -183,7 +183,7 @@ class BrokerAssembly:
         )
 
     def _build_services(self) -> Sequence[RpcService]:
-        env, groups = self._env, self._groups
+        env, groups = self.env, self._groups
         admin = AdminService(
             env,
             self._member,
@@ -208,7 +208,7 @@ class BrokerAssembly:
         )
 
     def _build_replication_services(self) -> Iterator[RpcService]:
-        env, member, replicas = self._env, self._member, self._replicas
+        env, member, replicas = self.env, self._member, self._replicas
         yield self._metadata
         if replicas is not None:
             # The poll includes this master: a member that has replaced it is member 0, too.
@@ -229,7 +229,7 @@ class BrokerAssembly:
         )
 
     def _send_processor(self) -> SendProcessor:
-        env, groups, loop = self._env, self._groups, self._store_loop
+        env, groups, loop = self.env, self._groups, self._store_loop
         has_index, is_checksummed = env.store.searches.has_index, self._writer.is_checksummed
         duplicates = DuplicateSearch(env.reader, self._confirmations)
         return SendProcessor(
@@ -273,7 +273,7 @@ class BrokerAssembly:
         handlers = [handler for service in self._services for handler in service.handlers()]
         if not self._member.is_slave:
             return handlers
-        identity, live = self._member.identity, self._env.live
+        identity, live = self._member.identity, self.env.live
         return slave_handlers(
             handlers,
             name=identity.name,
@@ -284,11 +284,11 @@ class BrokerAssembly:
     def jobs(self) -> Sequence[Job]:
         """Return the jobs that run beside the handlers."""
         return (
-            self._env.clock.job(),
+            self.env.clock.job(),
             *self._store_loop.jobs(),
             *self._retention.jobs(),
             self._verification.job(),
-            *self._env.tables.jobs(),
+            *self.env.tables.jobs(),
             *self._groups.jobs(),
             self._pulls.holds.job(),
             *self._scans.jobs(),
@@ -308,7 +308,7 @@ class BrokerAssembly:
 
     async def leave(self) -> None:
         """Refuse new requests, and end the waits of `writing_jobs`, which are about to end."""
-        self._env.admission.close()
+        self.env.admission.close()
         if self._following is not None:
             await self._following.leave()
 
@@ -334,7 +334,7 @@ class BrokerAssembly:
             self._scheduled.arrived(arrivals)
 
     def _clock_stepped(self, by_ms: int) -> None:
-        store = self._env.store
+        store = self.env.store
         store.session.clock_stepped(by_ms, store.max_physical)
         self._scheduled.stepped(by_ms)
 
@@ -344,7 +344,7 @@ class BrokerAssembly:
         The bound of lock tokens is saved before the first is assigned; where the disk refuses that,
         tokens rise by the wall clock.
         """
-        clock, store = self._env.clock, self._env.store
+        clock, store = self.env.clock, self.env.store
         # The clock of its master gave the records of a slave their times.
         clock.on_step = (lambda _: None) if self._member.is_slave else self._clock_stepped
         clock.on_believed = store.session.clock_believed
@@ -352,7 +352,7 @@ class BrokerAssembly:
         await self._retention.begin()
         if not self._member.is_slave:
             await self._scheduled.begin()
-        await self._env.tables.versions_file.save()
+        await self.env.tables.versions_file.save()
 
     async def end(self) -> None:
         """End the scan processes and transactions after the jobs, without storing: slaves left."""
@@ -381,7 +381,7 @@ class BrokerAssembly:
         so that groups resume at the offsets that they committed here last. Sends that take longer
         than the drain stay unanswered; their messages are in the log.
         """
-        admission = self._env.admission
+        admission = self.env.admission
         admission.close()
         self._pulls.holds.wake_all()
         self._scans.drain()
@@ -394,7 +394,7 @@ class BrokerAssembly:
 
     def _settings_changed(self) -> None:
         """Pass changed settings to the parts that do not read them at each use."""
-        env, config = self._env, self._env.live.broker
+        env, config = self.env, self.env.live.broker
         env.store.retune(env.live.store)
         env.admission.limit(
             bytes_max=config.unanswered_max_bytes,

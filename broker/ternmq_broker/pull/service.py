@@ -28,6 +28,7 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.request_parser import check_range
 from ternmq_remoting.rpc import Call, Handler, stream, unary
 from ternmq_remoting.service_methods import PULL, PULL_STREAM, VIEW_MESSAGE
+from ternmq_runtime.timers import Wait
 from ternmq_store.queues.read_request import FILTER_UNITS_MAX, ReadRequest, ReadResult, ReadStatus
 
 _REPORT_PAUSE_MS: Final = 5_000
@@ -171,7 +172,7 @@ class PullService:
         deleted: set[str] = set()
         topic, queue_id = read.topic, read.queue_id
         try:
-            async with asyncio.timeout(wait_ms / 1000):
+            async with self.env.timers.timeout(wait_ms / 1000, wait=Wait.IDLE):
                 while self._is_waiting(read, result, outcome, begun_at_ms):
                     if self.env.admission.is_closing:
                         break

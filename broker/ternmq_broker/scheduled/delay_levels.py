@@ -113,7 +113,7 @@ class DelayLevels:
         self._offsets = env.tables.delays
         self._clock = env.clock
         self.job: Final = Job(name="deliver-delayed", interval_s=math.inf, step=self.step)
-        self._timer = WakeupTimer(self.job.wake, "delayed messages")
+        self._timer = WakeupTimer(self.job.wake, "delayed messages", env.timers)
         now_ms = env.clock.wall_ms()
         self._waits = {
             level: LevelDueTimes(level, self._end(level), now_ms=now_ms)
@@ -232,7 +232,7 @@ class DelayLevels:
             has_more |= await self._deliver(level)
         self.settle()
         if self._unsaved:
-            self._timer.set(_UNSAVED_PAUSE_S)
+            self._timer.poll(_UNSAVED_PAUSE_S)
         return has_more
 
     async def _deliver(self, level: int) -> bool:

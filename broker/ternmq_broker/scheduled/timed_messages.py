@@ -75,7 +75,7 @@ class TimedMessages:
         self._handover = TimerHandover(env.store, env.tables.timer_files, env.clock)
         self._pending_max = env.live.broker.timer_pending_max
         self.job: Final = Job(name="deliver-timed", interval_s=math.inf, step=self.step)
-        self._timer = WakeupTimer(self.job.wake, "timed messages")
+        self._timer = WakeupTimer(self.job.wake, "timed messages", env.timers)
         self._wheel = TimerWheel()
         self._next = QueueOffset(-1)
         """Next message of the queue to add to the wheel; -1 = not begun."""
@@ -454,5 +454,5 @@ class TimedMessages:
                 self._copies = self._copies.rows(self._copies.offsets >= self._saved.first_offset)
             self._is_refused = refused is not None
         if self._candidate is not None or self._is_dirty:
-            self._timer.set(_SAVE_MS / 1000)
+            self._timer.poll(_SAVE_MS / 1000)
         return refused

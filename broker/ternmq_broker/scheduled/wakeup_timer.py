@@ -1,11 +1,12 @@
 """The wake-up timer of a delivery job, which sleeps until the next message is due."""
 
-import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ternmq_model.errors import TernError
+from ternmq_runtime.timers import TimerHandle, Timers, Wait
 
 logger = logging.getLogger(__name__)
 
@@ -22,33 +23,49 @@ class WakeupTimer:
     Args:
         wake: Wakes the job; called on the loop.
         messages: Name of the messages that the job delivers, for the log.
+        timers: Timers of the broker.
     """
 
-    def __init__(self, wake: Callable[[], None], messages: str) -> None:
+    def __init__(self, wake: Callable[[], None], messages: str, timers: Timers) -> None:
         self._wake = wake
+        self._timers = timers
         self._messages = messages
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: TimerHandle | None = None
+        self._due_at_s = math.inf
         self._failures = 0
 
     def set(self, in_s: float) -> None:
         """Wake the job in `in_s` seconds, unless it is to wake earlier."""
-        loop = asyncio.get_running_loop()
-        at_s = loop.time() + max(in_s, 0.0)
-        if self._timer is not None:
-            if self._timer.when() <= at_s:
-                return
-            self._timer.cancel()
-        self._timer = loop.call_at(at_s, self._expired)
+        self._plan(in_s, due_in_s=in_s)
 
     def sleep(self, in_s: float) -> None:
         """Wake the job in `in_s` seconds, but at the latest after 10 s."""
-        self.set(min(in_s, _SLEEP_MAX_S))
+        self._plan(min(in_s, _SLEEP_MAX_S), due_in_s=in_s)
+
+    def poll(self, in_s: float) -> None:
+        """Wake the job in `in_s` seconds, at which nothing may be due."""
+        self._plan(in_s, due_in_s=math.inf)
 
     def clear(self) -> None:
         """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+            self._expire()
+
+    def _plan(self, in_s: float, *, due_in_s: float) -> None:
+        now_s = self._timers.now_s()
+        at_s = now_s + max(in_s, 0.0)
+        self._due_at_s = min(self._due_at_s, now_s + due_in_s)
+        if self._timer is not None:
+            if self._timer.when() <= at_s:
+                return
+            self._timer.cancel()
+        self._timer = self._timers.call_at(
+            at_s,
+            self._expired,
+            wait=Wait.PERIODIC,
+            due_in_s=lambda: self._due_at_s - self._timers.now_s(),
+        )
 
     async def attempt(self, step: Callable[[], Awaitable[bool]]) -> bool:
         """Run a step of the job; return whether more is to be done at once.
@@ -69,5 +86,8 @@ class WakeupTimer:
         return has_more
 
     def _expired(self) -> None:
-        self._timer = None
+        self._expire()
         self._wake()
+
+    def _expire(self) -> None:
+        self._timer, self._due_at_s = None, math.inf

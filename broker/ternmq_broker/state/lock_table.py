@@ -35,6 +35,9 @@ class LockTable:
     leaves, or locks the queue again. The token of the next holder is higher. So at most one token
     of a queue is valid at a time. Times are monotonic.
 
+    A lock whose lease has ended is renewed if nobody has used the queue since, since a broker that
+    was suspended finds all leases ended. Then the token is valid again.
+
     Args:
         first_token: Lowest token, above all tokens from before a restart.
         lease_ms: Lifetime of a lock that is not renewed, ms.
@@ -54,8 +57,8 @@ class LockTable:
             group: Group of the member.
             client_id: Id of the member.
             queues: Queues with the tokens of the locks to renew; 0 = a new lock, which also
-                replaces a lock of the same member. A late renewal fails: the old token is invalid
-                for good.
+                replaces a lock of the same member. A renewal fails once `expire` has removed the
+                lock, or another caller has used the queue: the old token is invalid for good.
             now_ms: Monotonic clock.
 
         Returns:
@@ -64,12 +67,13 @@ class LockTable:
         held = self._groups.setdefault(group, {})
         given: list[tuple[QueueKey, int]] = []
         for key, token in queues:
-            holding = _live(held.get(key), now_ms)
+            holding = held.get(key)
             if token:
                 if holding is None or (holding.client_id, holding.token) != (client_id, token):
                     continue
                 valid = token
             else:
+                holding = _live(holding, now_ms)
                 if holding is not None and holding.client_id != client_id:
                     continue
                 valid = self.last_token = self.last_token + 1
@@ -108,7 +112,10 @@ class LockTable:
         if group not in self._groups and not token:
             return None
         holding = self.holding(group, topic, queue_id, now_ms=now_ms)
-        if (0 if holding is None else holding.token) == token:
+        if holding is None and not token:
+            self._groups.get(group, {}).pop(QueueKey(topic, queue_id), None)  # not renewed any more
+            return None
+        if holding is not None and holding.token == token:
             return None
         who = "no client holds it" if holding is None else f"{holding.client_id!r} holds it"
         stale = f"lock token {token} is stale" if token else "the caller has no lock"

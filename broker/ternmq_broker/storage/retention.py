@@ -22,6 +22,7 @@ from ternmq_store.retention.clean_tasks import CleanTask
 from ternmq_store.retention.retention import DiskLevel
 
 _DISK_PAUSE_S: Final = 1.0
+_HOUR_MS: Final = 3_600_000
 
 
 class StoreRetention:
@@ -55,7 +56,14 @@ class StoreRetention:
         self._blocking = blocking
         self._topics = topics
         self._is_slave = is_slave
-        self.cleaning: Final = Job(name="store-clean", interval_s=interval_s, step=self.clean)
+        self._interval_s = interval_s
+        self._passed_in_hour = 0
+        """Hours since the beginning of 1970, at the last pass."""
+        self._again_at_ms: int | None = None
+        """Time of the next pass after one that removed a file, monotonic."""
+        self.cleaning: Final = Job(
+            name="store-clean", interval_s=interval_s, step=self.clean, due_in_s=self._due_in_s
+        )
         self.passes = asyncio.Lock()
         """Held during a pass, so that no file disappears while another holder works."""
 
@@ -88,11 +96,24 @@ class StoreRetention:
 
     async def clean(self) -> bool:
         """Remove expired files in one pass: one step of a job."""
-        before = self._store.cleaner.removed_files
-        hour = local_hour(self._clock.wall_ms())
-        await self._run(self._store.clean(self._now_ms(), hour=hour))
-        is_forced = self._store.cleaner.level >= DiskLevel.FORCE
-        return is_forced and self._store.cleaner.removed_files > before
+        before, wall_ms = self._store.cleaner.removed_files, self._clock.wall_ms()
+        await self._run(self._store.clean(self._now_ms(), hour=local_hour(wall_ms)))
+        self._passed_in_hour = wall_ms // _HOUR_MS
+        has_removed = self._store.cleaner.removed_files > before
+        again_at_ms = self._clock.monotonic_ms() + int(self._interval_s * 1000)
+        self._again_at_ms = again_at_ms if has_removed else None
+        return has_removed and self._store.cleaner.level >= DiskLevel.FORCE
+
+    def _due_in_s(self) -> float:
+        """Return the time until a pass in an hour of deletions may find a file, s."""
+        now_ms, hours = self._clock.wall_ms(), self._store.cleaner.config.delete_hours
+        if local_hour(now_ms) in hours:
+            if self._again_at_ms is not None:
+                return (self._again_at_ms - self._clock.monotonic_ms()) / 1000
+            if self._passed_in_hour != now_ms // _HOUR_MS:
+                return 0.0
+        later_s = (hour * _HOUR_MS / 1000 for hour in range(1, 25))
+        return next(s for s in later_s if local_hour(now_ms + int(s * 1000)) in hours)
 
     async def _run(self, tasks: Generator[CleanTask]) -> None:
         async with self.passes:

@@ -102,7 +102,7 @@ class Transactions:
         """Return the jobs of check-back and of op messages."""
         ops_s = self._env.live.broker.transaction_op_interval_ms / 1000
         return (
-            Job(name="transactions", interval_s=_PAUSE_S, step=self.step),
+            Job(name="transactions", interval_s=_PAUSE_S, step=self.step, due_in_s=self._due_in_s),
             Job(name="transactions-ops", interval_s=ops_s, step=self.write_ops),
         )
 
@@ -113,6 +113,10 @@ class Transactions:
         more = await self.checker.step()
         self._keep()
         return more
+
+    def _due_in_s(self) -> float:
+        """Return the time until a transaction is due to be checked, s."""
+        return (self.table.due_at_ms() - self._env.clock.monotonic_ms()) / 1000
 
     async def _recover(self) -> bool:
         """Fill the table from the log, if it can be read already; return whether that succeeded."""

@@ -5,6 +5,7 @@ an hour are ended long before, and each would otherwise be remembered for that h
 """
 
 import heapq
+import math
 from collections import deque
 from typing import Final
 
@@ -35,6 +36,10 @@ class StagedDeadlines:
         if ranges and 0 <= begin - ranges[-1][1] <= _GAP_MAX:
             begin = ranges.pop()[0]
         ranges.append((begin, end))
+
+    def first_ms(self) -> float:
+        """Return the time at which the first offsets are due; infinity = there are none."""
+        return self._ticks[0] * _TICK_MS if self._ticks else math.inf
 
     def take(self, now_ms: int, *, maximum: int) -> list[QueueOffset]:
         """Remove and return at most `maximum` offsets that are due."""

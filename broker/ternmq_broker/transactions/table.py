@@ -9,6 +9,7 @@ Source: RocketMQ `TransactionalMessageServiceImpl`, which has the same two offse
 
 import heapq
 import itertools
+import math
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -283,6 +284,11 @@ class TransactionTable:
         """Set the time of a transaction's next check; monotonic."""
         entry.due_at_ms = until_ms
         heapq.heappush(self._later, (until_ms, next(self._serial), entry))
+
+    def due_at_ms(self) -> float:
+        """Return the monotonic time of the first check or roll-back; infinity = none is planned."""
+        planned = [plan[0][0] for plan in (self._fresh, self._later) if plan]
+        return min([*planned, self._deadlines.first_ms()], default=math.inf)
 
     def take_due(self, now_ms: int) -> OpenTransaction | None:
         """Return the first due transaction, which needs `rest` or an end afterwards; else None."""

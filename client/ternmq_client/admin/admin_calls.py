@@ -26,9 +26,9 @@ from ternmq_model.errors import (
 from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData, BrokerMember
-from ternmq_remoting.environment import Environment
+from ternmq_remoting.environment import Environment, EnvironmentSource
 from ternmq_remoting.rpc import Connection, Identity, Rep, Req, UnaryRpc
-from ternmq_remoting.system_environment import system_environment
+from ternmq_remoting.system_environment import client_environment
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import OwnedTasks
 
@@ -104,18 +104,19 @@ class AdminCalls(Lifecycle):
         *,
         nameserver: str | Sequence[str] | None = None,
         client: ClientConfig | None = None,
-        env: Environment | None = None,
+        env: Environment | EnvironmentSource | None = None,
     ) -> None:
         self._config = resolve_client(
             nameserver, client, deprecated=config, deprecated_name="config"
         )
-        self._env = env
+        self._given_env = env
+        self.disowned = ""
+        self._env: Environment | None = None
         self._nameservers: NameServers | None = None
         self._shared: dict[tuple[str, str, BrokerMember], _SharedConnection] = {}
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        if self._env is None:
-            self._env = await stack.enter_async_context(system_environment())
+        self._env = await stack.enter_async_context(client_environment(self._given_env, self))
         tasks = await stack.enter_async_context(OwnedTasks())
         self._nameservers = NameServers(
             self._env,
@@ -411,6 +412,8 @@ class AdminCalls(Lifecycle):
         if self._nameservers is None:
             raise UsageError("the client is not open: use it inside `async with`")
         self._check_owner()
+        if self.disowned:
+            raise UsageError(self.disowned)
         return self._nameservers
 
     @property

@@ -17,6 +17,7 @@ from ternmq_model.errors import TernError
 from ternmq_model.properties import KEY_SEPARATOR
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner
+from ternmq_runtime.timers import Timers
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +64,9 @@ class TraceDispatcher(Lifecycle):
         send: Coroutine function that sends one trace message.
     """
 
-    def __init__(self, send: SendTrace) -> None:
+    def __init__(self, send: SendTrace, timers: Timers) -> None:
         self._send = send
+        self._timers = timers
         self._waiting: deque[Traces] = deque()
         self._job = Job(name="trace", interval_s=_FLUSH_S, step=self.step)
         self._sent = 0
@@ -73,7 +75,7 @@ class TraceDispatcher(Lifecycle):
 
     async def _open(self, stack: AsyncExitStack) -> None:
         stack.push_async_callback(self._flush)
-        await stack.enter_async_context(JobRunner(self._job))
+        await stack.enter_async_context(JobRunner(self._job, timers=self._timers))
 
     @property
     def statistics(self) -> TraceStatistics:

@@ -33,7 +33,7 @@ class Tracer(Lifecycle):
         self._sender = f"{_GROUP_PREFIX}{group}-{role}-0"
         self._topic = client.config.trace_topic
         self._producer = InternalProducer(client)
-        self._dispatcher = TraceDispatcher(self._send)
+        self._dispatcher = TraceDispatcher(self._send, client.env.timers)
 
     async def _open(self, stack: AsyncExitStack) -> None:
         await stack.enter_async_context(self._dispatcher)

@@ -13,6 +13,7 @@ from ternmq_consumer.listener.listener_call import CallListener
 from ternmq_consumer.process_queue.assigned_queue import AssignedQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_runtime.logs import RepeatLimit
+from ternmq_runtime.timers import Timers
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class ConsumeDispatcher:
     Args:
         share_among: Number of workers that share the waiting messages of a queue: a hand-out takes
             at most this fraction of them. 1 = all.
+        timers: Timers of the pauses before messages are handed out again.
         in_order: True = at most one hand-out of a queue at a time.
     """
 
@@ -45,12 +47,14 @@ class ConsumeDispatcher:
         take_max: int,
         share_among: int,
         in_order: bool,
+        timers: Timers,
     ) -> None:
         self._counters = counters
         self._listener = listener
         self._take_max = take_max
         self._share_among = share_among
         self._in_order = in_order
+        self.timers = timers
         self._ready: deque[AssignedQueue] = deque()
         self._again: deque[ConsumeRequest] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -155,7 +159,7 @@ class ConsumeDispatcher:
 
     def _plan(self, request: ConsumeRequest, after_s: float) -> None:
         if after_s > 0:
-            asyncio.get_running_loop().call_later(after_s, self._plan, request, 0.0)
+            self.timers.call_later(after_s, self._plan, request, 0.0)
         elif not request.is_dropped:
             self._again.append(request)
             self._wake_one()
@@ -207,7 +211,8 @@ async def work_on(
         service.begin(request)
         dispatcher.called[request] = asyncio.get_running_loop().time()
         try:
-            await call(request)
+            with dispatcher.timers.busy():
+                await call(request)
         finally:
             del dispatcher.called[request]
         service.take(request)

@@ -20,7 +20,8 @@ from ternmq_model.errors import BrokerDraining, RefusedError, TernError
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.service_methods import LOCK_QUEUES, UNLOCK_QUEUES
-from ternmq_runtime.service import OwnedTasks
+from ternmq_runtime.service import Job, OwnedTasks
+from ternmq_runtime.timers import Wait
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ The broker's lease is 30 s, counted from its answer."""
 RENEW_AFTER_MS: Final = 5_000
 """Age of the last request after which a lock is renewed, ms."""
 
-RENEW_INTERVAL_S: Final = 1.0
+_RENEW_INTERVAL_S: Final = 1.0
 """Interval between renewals of due locks, s. A failed renewal is repeated after it, so one lost
 answer does not end the trust."""
 
@@ -130,6 +131,12 @@ class QueueLocks:
             for queue in queues
             if queue in self._leases and queue not in before
         }
+
+    def job(self) -> Job:
+        """Return the job that renews the locks."""
+        return Job(
+            name="renew-locks", interval_s=_RENEW_INTERVAL_S, step=self.renew, wait=Wait.RENEWAL
+        )
 
     async def renew(self) -> bool:
         """Renew due locks and release lingering ones. Step of a job; does not wait for answers."""

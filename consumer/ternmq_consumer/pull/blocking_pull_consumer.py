@@ -9,6 +9,7 @@ from ternmq_consumer.pull.pull_assignment import RebalanceCallback
 from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_consumer.subscriptions import Subscriptions
 from ternmq_model.queue import MessageQueue
+from ternmq_remoting.environment import Environment, EnvironmentSource
 from ternmq_runtime.blocking_pool import BlockingPool
 
 BlockingCallback = Callable[[list[MessageQueue]], None]
@@ -31,9 +32,10 @@ class BlockingPullConsumer(BlockingClient[PullConsumer]):
         config: PullConsumerConfig | None = None,
         client: ClientConfig | None = None,
         client_config: ClientConfig | None = None,
+        env: Environment | EnvironmentSource | None = None,
     ) -> None:
         chosen = resolve_client(nameserver, client, deprecated=client_config)
-        super().__init__(PullConsumer(group, config=config, client=chosen))
+        super().__init__(PullConsumer(group, config=config, client=chosen, env=env))
 
     queues = blocking(PullConsumer.queues)
     assign = on_loop(PullConsumer.assign)

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.config import PullConsumerConfig
@@ -21,6 +22,10 @@ from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner
+from ternmq_runtime.timers import Wait
+
+if TYPE_CHECKING:
+    from ternmq_runtime.timers import TimerHandle
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +61,7 @@ class PullMembership(Lifecycle):
         )
         self._assignment: PullAssignment | None = None
         self._rebalancer: Rebalancer | None = None
-        self._retry: asyncio.TimerHandle | None = None
+        self._retry: TimerHandle | None = None
         self._first_share = asyncio.Event()
         self._changing = asyncio.Lock()
         """Queues come and go in one place at a time."""
@@ -65,7 +70,7 @@ class PullMembership(Lifecycle):
         client = self._client
         client.routes.add_listener(lambda _topic: self._rebalancing.wake(), of_told=True)
         client.sessions.on_command("welcome", reset_queries(client.tasks, self._context.offsets))
-        await stack.enter_async_context(JobRunner(self._rebalancing))
+        await stack.enter_async_context(JobRunner(self._rebalancing, timers=client.env.timers))
 
     @property
     def is_subscribed(self) -> bool:
@@ -105,6 +110,7 @@ class PullMembership(Lifecycle):
             allocate=strategy_of(config.allocate),
             timeout_s=client.config.request_timeout_s,
             take_over_wait_s=config.take_over_wait_s,
+            timers=client.env.timers,
             wall_ms=client.env.clock.wall_ms,
             on_settled=self._first_share.set,
             retry_soon=self._rebalance_soon,
@@ -167,10 +173,10 @@ class PullMembership(Lifecycle):
         async with self._changing:
             return False if self._rebalancer is None else await self._rebalancer.step()
 
-    def _rebalance_soon(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._retry is None or self._retry.when() <= loop.time():
-            self._retry = loop.call_later(RETRY_S, self._rebalancing.wake)
+    def _rebalance_soon(self, wait: Wait = Wait.DUE) -> None:
+        timers = self._client.env.timers
+        if self._retry is None or self._retry.when() <= timers.now_s():
+            self._retry = timers.call_later(RETRY_S, self._rebalancing.wake, wait=wait)
 
     def _group_message(self, subscriptions: Mapping[str, Subscription]) -> groups.ConsumerGroup:
         return groups.ConsumerGroup(

@@ -36,7 +36,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import ALL_TAGS
-from ternmq_remoting.environment import Environment
+from ternmq_remoting.environment import Environment, EnvironmentSource
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner
 
@@ -90,7 +90,7 @@ class PullConsumer(PollingPullConsumer, ReplyingClient, Lifecycle):
         nameserver: str | Sequence[str] | None = None,
         config: PullConsumerConfig | None = None,
         client: ClientConfig | None = None,
-        env: Environment | None = None,
+        env: Environment | EnvironmentSource | None = None,
         client_config: ClientConfig | None = None,
     ) -> None:
         self._group = check_group(group) if group else ""
@@ -146,7 +146,10 @@ class PullConsumer(PollingPullConsumer, ReplyingClient, Lifecycle):
             return False
 
         await stack.enter_async_context(
-            JobRunner(Job(name="renew-stale", interval_s=_STALE_INTERVAL_S, step=renew_stale))
+            JobRunner(
+                Job(name="renew-stale", interval_s=_STALE_INTERVAL_S, step=renew_stale),
+                timers=client.env.timers,
+            )
         )
         await stack.enter_async_context(membership)
 
@@ -299,6 +302,7 @@ class PullConsumer(PollingPullConsumer, ReplyingClient, Lifecycle):
         if not len(self._queues) and not self._is_subscribed:
             raise UsageError("assign queues, or subscribe, before you poll")
         self._check_owner()
+        self._client.check_owned()
         if self._config.auto_commit:
             self._settle()
         await self._seeks.settled()

@@ -201,7 +201,7 @@ class PullLink:
                 await self._changed.wait()
             if (pause_ms := again_at_ms - self._env.clock.monotonic_ms()) > 0:
                 # Two members that both refuse would pass a queue to each other for ever.
-                await asyncio.sleep(pause_ms / 1000)
+                await self._env.timers.sleep(pause_ms / 1000)
                 again_at_ms = 0
                 continue
             error = await self._stream_once()
@@ -378,7 +378,7 @@ class PullLink:
             delay_s,
             reason,
         )
-        pulled_queue.retry = asyncio.get_running_loop().call_later(
+        pulled_queue.retry = self._env.timers.call_later(
             delay_s, self._send_subscribe, pulled_queue
         )
 

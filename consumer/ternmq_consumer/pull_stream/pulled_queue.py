@@ -10,7 +10,7 @@ from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
 
 if TYPE_CHECKING:
-    import asyncio
+    from ternmq_runtime.timers import TimerHandle
 
 
 class PullReceiver(Protocol):
@@ -116,7 +116,7 @@ class PulledQueue:
         self.is_open = True
         self.failures = 0
         self.answered_at_ms = 0
-        self.retry: asyncio.TimerHandle | None = None
+        self.retry: TimerHandle | None = None
         self._link = link
 
     def advance(self, next_offset: QueueOffset, epoch: int) -> None:

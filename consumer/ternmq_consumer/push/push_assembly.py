@@ -42,6 +42,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.blocking_pool import name_of
 from ternmq_runtime.service import OwnedTasks
+from ternmq_runtime.timers import Timers
 
 _ITERATED_MESSAGES_MAX: Final = 256
 _CHECK_INTERVAL_S_MAX: Final = 60.0
@@ -70,7 +71,7 @@ class Listeners:
         return self.listener or self.batch_listener or self.columns_listener
 
     def dispatcher(
-        self, config: PushConsumerConfig, counters: ConsumeCounters
+        self, config: PushConsumerConfig, counters: ConsumeCounters, timers: Timers
     ) -> ConsumeDispatcher:
         """Return the dispatcher with the sizes of hand-outs for the listener."""
         if self.batch_listener is not None or self.columns_listener is not None:
@@ -87,6 +88,7 @@ class Listeners:
             take_max=take_max,
             share_among=share_among,
             in_order=config.order_per_queue,
+            timers=timers,
         )
 
     def callers(

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ternmq_client.config import ClientConfig, checked_config, resolve_client
 from ternmq_client.instance import ClientInstance
@@ -13,14 +13,14 @@ from ternmq_client.interceptors import ConsumeInterceptor, ConsumeInterceptors
 from ternmq_client.reply_message import ReplyingClient
 from ternmq_consumer.config import PushConsumerConfig
 from ternmq_consumer.listener.concurrent_service import ConcurrentConsumeService
-from ternmq_consumer.listener.consume_dispatcher import work_on
+from ternmq_consumer.listener.consume_dispatcher import ConsumeDispatcher, work_on
 from ternmq_consumer.listener.consume_service import ConsumeService
 from ternmq_consumer.listener.consumer_statistics import ConsumeCounters, ConsumerStatistics
 from ternmq_consumer.listener.listener_call import BatchListener, ColumnsListener, Listener
 from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_from_policy
 from ternmq_consumer.offsets.offset_store import OffsetStore
 from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore, reset_queries, resets_of
-from ternmq_consumer.process_queue.queue_locks import RENEW_INTERVAL_S, QueueLocks
+from ternmq_consumer.process_queue.queue_locks import QueueLocks
 from ternmq_consumer.process_queue.running_info import RunningInfoReporter, facts_of
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pull_links import PullLinks
@@ -53,10 +53,14 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS, parse_subscription
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting.environment import Blocking, Environment
+from ternmq_remoting.environment import Blocking, Environment, EnvironmentSource
 from ternmq_runtime.blocking_pool import BlockingPool
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner, OwnedTasks, run_or_abandon
+from ternmq_runtime.timers import Wait
+
+if TYPE_CHECKING:
+    from ternmq_runtime.timers import TimerHandle
 
 _STALE_INTERVAL_S: Final = 20.0
 
@@ -137,7 +141,7 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         nameserver: str | Sequence[str] | None = None,
         config: PushConsumerConfig | None = None,
         client: ClientConfig | None = None,
-        env: Environment | None = None,
+        env: Environment | EnvironmentSource | None = None,
         client_config: ClientConfig | None = None,
     ) -> None:
         if listener is not None and batch_listener is not None:
@@ -172,11 +176,11 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
             self._subscriptions[retry_topic] = parse_subscription(retry_topic, ALL_TAGS)
         super().__init__(ClientInstance(client, env=env))
         self._counters = ConsumeCounters()
-        self._dispatcher = self._listeners.dispatcher(self._config, self._counters)
+        self._dispatcher: ConsumeDispatcher
         self._assigned = asyncio.Event()
         self._assignment: PushAssignment | None = None
         self._rebalancing: Job | None = None
-        self._retry: asyncio.TimerHandle | None = None
+        self._retry: TimerHandle | None = None
         self._calls_end_s = 0.0
         self._iterator: MessageIterator | None = None
 
@@ -184,6 +188,9 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         if self._assignment is not None:
             raise ClosedError("a consumer is entered once")
         client = await stack.enter_async_context(self._client)
+        self._dispatcher = self._listeners.dispatcher(
+            self._config, self._counters, client.env.timers
+        )
         now_ms = client.env.clock.wall_ms()
         for topic, subscription in self._subscriptions.items():
             self._subscriptions[topic] = replace(subscription, version_ms=now_ms)
@@ -358,11 +365,11 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         self._client.ask_route_again(queue.topic)
         self._rebalance_soon()
 
-    def _rebalance_soon(self) -> None:
+    def _rebalance_soon(self, wait: Wait = Wait.DUE) -> None:
         """Rebalance after a pause. Only one timer runs, however many rebalances fail."""
-        loop = asyncio.get_running_loop()
-        if self._retry is None or self._retry.when() <= loop.time():
-            self._retry = loop.call_later(RETRY_S, self._rebalance_now)
+        timers = self._client.env.timers
+        if self._retry is None or self._retry.when() <= timers.now_s():
+            self._retry = timers.call_later(RETRY_S, self._rebalance_now, wait=wait)
 
     def _rebalance_now(self) -> None:
         if self._rebalancing is not None:
@@ -388,6 +395,7 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
             allocate=strategy_of(config.allocate),
             timeout_s=client.config.request_timeout_s,
             take_over_wait_s=config.take_over_wait_s,
+            timers=client.env.timers,
             wall_ms=client.env.clock.wall_ms,
             on_settled=self._assigned.set,
             retry_soon=self._rebalance_soon,
@@ -402,11 +410,6 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
             self._counters.sample(client.env.clock.monotonic_ms())
             return False
 
-        lock_jobs = (
-            []
-            if locks is None
-            else [Job(name="renew-locks", interval_s=RENEW_INTERVAL_S, step=locks.renew)]
-        )
         timeout_jobs = (
             [
                 Job(
@@ -422,12 +425,13 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
             name="rebalance", interval_s=config.rebalance_s, step=rebalancer.step
         )
         return JobRunner(
-            *lock_jobs,
+            *([] if locks is None else [locks.job()]),
             *timeout_jobs,
             self._rebalancing,
             Job(name="commit", interval_s=config.commit_s, step=self._commit_step),
             Job(name="renew-stale", interval_s=_STALE_INTERVAL_S, step=renew_stale),
             Job(name="sample", interval_s=1.0, step=sample),
+            timers=client.env.timers,
         )
 
     async def _enter_blocking(self, stack: AsyncExitStack) -> Blocking:

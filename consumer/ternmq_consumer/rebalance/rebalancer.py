@@ -9,7 +9,6 @@ not know. Queues of such brokers stay with their owners and do not count for the
 Source: RocketMQ `RebalanceImpl`.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from ternmq_model.route import TopicRoute
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.service_methods import LIST_MEMBERS
+from ternmq_runtime.timers import Timers, Wait
 
 logger = logging.getLogger(__name__)
 
@@ -172,7 +172,8 @@ class Rebalancer:
         take_over_wait_s: Pause before queues are taken over from another member, s.
         wall_ms: Clock, Unix ms.
         on_settled: Called after a rebalance without failures in which every topic was known.
-        retry_soon: Called when the rebalance must be repeated after `RETRY_S`.
+        retry_soon: Called when the rebalance must be repeated after `RETRY_S`, with the purpose of
+            that wait.
         on_refused: Called at each rebalance for each topic without a readable queue.
     """
 
@@ -190,9 +191,10 @@ class Rebalancer:
         allocate: AllocationStrategy,
         timeout_s: float,
         take_over_wait_s: float,
+        timers: Timers,
         wall_ms: Callable[[], int],
         on_settled: Callable[[], None],
-        retry_soon: Callable[[], None],
+        retry_soon: Callable[[Wait], None],
         on_refused: Callable[[RefusedError], None],
     ) -> None:
         self._brokers = brokers
@@ -206,6 +208,7 @@ class Rebalancer:
         self._allocate = allocate
         self._timeout_s = timeout_s
         self._take_over_wait_s = take_over_wait_s
+        self._timers = timers
         self._wall_ms = wall_ms
         self._since_ms: dict[str, int] = {}
         """Time of the first share of each topic, Unix ms."""
@@ -236,7 +239,9 @@ class Rebalancer:
         if is_settled:
             self._on_settled()
         else:
-            self._retry_soon()
+            # A trouble that has lasted, such as a missing topic, may last for days.
+            has_lasted = all(each.looks >= WARNING_STEPS for each in self._troubles.values())
+            self._retry_soon(Wait.PERIODIC if has_lasted else Wait.DUE)
         return False
 
     async def _rebalance(self, topic: str) -> str | RefusedError:
@@ -295,7 +300,7 @@ class Rebalancer:
         if change.added and len(members) > 1:
             # All members rebalance at the same moment. The other one must commit the queues that it
             # gives away before this member reads their offsets.
-            await asyncio.sleep(self._take_over_wait_s)
+            await self._timers.sleep(self._take_over_wait_s)
         subscription = self._subscriptions[topic]
         if not await self._owned.start(dict.fromkeys(change.added, subscription), since_ms):
             return "a queue could not be taken over"
@@ -343,7 +348,7 @@ class Rebalancer:
             source, known = (broker_name, broker_id, since_ms), self._known[route.topic]
             members = known.take(listed, source, is_settled=is_settled)
             if not known.is_certain:
-                self._retry_soon()
+                self._retry_soon(Wait.DUE)
             return members
         return _trouble_of("no broker lists the members", refused)
 

@@ -3,19 +3,22 @@
 Source: RocketMQ `MQFaultStrategy`.
 """
 
-import asyncio
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ternmq_model.arrays import Ints
-from ternmq_model.clock import Clock
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.queue_selection.latency_fault import FAULT_RULES, LatencyFaultTolerance
 from ternmq_producer.queue_selection.topic_publish_info import TopicPublishInfo
 from ternmq_producer.send_statistics import BrokerSends
 from ternmq_producer.send_stream.broker_link import BrokerLink
+from ternmq_remoting.environment import Environment
+
+if TYPE_CHECKING:
+    from ternmq_runtime.timers import TimerHandle
 
 
 class FaultStrategy:
@@ -26,22 +29,22 @@ class FaultStrategy:
 
     Args:
         config: Settings of the producer.
-        clock: Clock of the isolations.
+        env: Clock and timers of the isolations.
         links: Links of the producer by broker name.
     """
 
     def __init__(
-        self, config: ProducerConfig, clock: Clock, links: Mapping[str, BrokerLink]
+        self, config: ProducerConfig, env: Environment, links: Mapping[str, BrokerLink]
     ) -> None:
-        self._clock = clock
+        self._clock = env.clock
+        self._timers = env.timers
         self._links = links
-        self._loop = asyncio.get_running_loop()
         self._faults = (
             LatencyFaultTolerance(FAULT_RULES[config.latency_fault_rule])
             if config.latency_fault_tolerance
             else None
         )
-        self._avoiding: dict[str, asyncio.TimerHandle] = {}
+        self._avoiding: dict[str, TimerHandle] = {}
 
     def close(self) -> None:
         """Cancel the timers."""
@@ -70,7 +73,7 @@ class FaultStrategy:
         if timer is not None:
             timer.cancel()
         if isolated_ms:
-            self._avoiding[name] = self._loop.call_later(isolated_ms / 1000, self.rested, link)
+            self._avoiding[name] = self._timers.call_later(isolated_ms / 1000, self.rested, link)
 
     def isolated_ms(self, broker_name: str) -> int:
         """Return the rest of a broker's isolation for its latency or failure, ms."""

@@ -9,6 +9,7 @@ from ternmq_client.instance import ClientInstance
 from ternmq_model.errors import TernError, TransportError
 from ternmq_producer.queue_selection.topic_publish_info import TopicPublishInfo, no_queues
 from ternmq_producer.send_stream.broker_link import BrokerLink
+from ternmq_runtime.timers import Wait
 
 LOOK_S: Final = 1.0
 """Interval between attempts to reach brokers and routes, while no broker is connected."""
@@ -63,7 +64,7 @@ class BrokerReachability:
     async def run(self) -> None:
         """Try brokers and routes at each interval until cancelled, which is safe at any moment."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await self._client.env.timers.sleep(LOOK_S, wait=Wait.PERIODIC)
             await self._look()
 
     async def _look(self) -> None:

@@ -3,7 +3,6 @@
 Source: RocketMQ `TopicPublishInfo`.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -178,7 +177,7 @@ class QueueFinder:
         left_ms = deadline_ms - self._client.env.clock.monotonic_ms()
         self._waiting[topic] += 1
         try:
-            async with asyncio.timeout(max(0, left_ms) / 1000):
+            async with self._client.env.timers.timeout(max(0, left_ms) / 1000):
                 while not (queues := await self._asking.run(topic, lambda: self._ask(topic))):
                     pass  # the request ended because no caller waited
             return queues
@@ -206,7 +205,7 @@ class QueueFinder:
                     raise error
                 self._reasons[topic] = error
                 client.ask_route_again(topic)
-                await asyncio.sleep(_MASTER_PAUSE_S)
+                await client.env.timers.sleep(_MASTER_PAUSE_S)
             return ()
         finally:
             self._reasons.pop(topic, None)

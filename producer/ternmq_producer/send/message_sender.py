@@ -58,7 +58,7 @@ class MessageSender:
         self._finder = QueueFinder(client, config)
         self.tickets = TicketQueues()
         self._links: dict[str, BrokerLink] = {}
-        self.fault_strategy = FaultStrategy(config, client.env.clock, self._links)
+        self.fault_strategy = FaultStrategy(config, client.env, self._links)
         self.answered = self.fault_strategy.answered
         self.failed = self.fault_strategy.failed
         self.rested = self.fault_strategy.rested
@@ -67,7 +67,7 @@ class MessageSender:
         self._looking = client.tasks.spawn(self._reachability.run(), "look for brokers")
         self._keys: UniqueKeys | None = None
         self.clock = client.env.clock
-        self._loop = asyncio.get_running_loop()
+        self._timers = client.env.timers
         client.routes.add_listener(self._on_route)
 
     async def finish(self) -> None:
@@ -164,7 +164,7 @@ class MessageSender:
             else:
                 self.link(one.queue.broker_name).add(one)
         if resting:
-            self._loop.call_later(delay_s, self._send_rested, resting)
+            self._timers.call_later(delay_s, self._send_rested, resting)
 
     def _send_rested(self, pending: list[Pending]) -> None:
         for one in pending:
@@ -384,7 +384,7 @@ class MessageSender:
         """Limit the block, before the message is sent, to the time before `deadline_ms`."""
         try:
             left_ms = deadline_ms - self.clock.monotonic_ms()
-            async with asyncio.timeout(max(0, left_ms) / 1000):
+            async with self._timers.timeout(max(0, left_ms) / 1000):
                 yield
         except TimeoutError:
             raise timed_out(what) from None

@@ -67,7 +67,7 @@ class RequestFutures:
             ttl_ms=max(1, round(timeout_s * 1000)),
         )
         try:
-            async with asyncio.timeout(timeout_s):
+            async with self._client.env.timers.timeout(timeout_s):
                 await self._be_known(message.topic, timeout_s)
         except TimeoutError:
             error = RequestTimedOut(f"request to {message.topic!r}: not sent in time")
@@ -77,7 +77,9 @@ class RequestFutures:
         self._waiting[correlation_id] = future
         try:
             await send(sent, max(0.001, (end_ms - clock.monotonic_ms()) / 1000))
-            async with asyncio.timeout(max(0, end_ms - clock.monotonic_ms()) / 1000):
+            async with self._client.env.timers.timeout(
+                max(0, end_ms - clock.monotonic_ms()) / 1000
+            ):
                 return await future
         except TimeoutError:
             raise RequestTimedOut(

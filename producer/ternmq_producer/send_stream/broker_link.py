@@ -8,7 +8,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ternmq_client.instance import ClientInstance
 from ternmq_model.errors import (
@@ -45,6 +45,9 @@ from ternmq_remoting.converters import error_of
 from ternmq_remoting.rpc import ClientStream
 from ternmq_remoting.service_methods import SEND_STREAM
 from ternmq_runtime.service import OwnedTasks
+
+if TYPE_CHECKING:
+    from ternmq_runtime.timers import TimerHandle
 
 logger = logging.getLogger(__name__)
 
@@ -148,10 +151,10 @@ class BrokerLink:
         self._format: StreamFormat | None = None
         self._stream: SendStream | None = None
         self._write_error: TernError | None = None
-        self._leaving: asyncio.TimerHandle | None = None
+        self._leaving: TimerHandle | None = None
         self._wake = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timers = owner.client.env.timers
+        self._timer: TimerHandle | None = None
         self._timer_at_ms: float = math.inf
         self._failures = 0
         self._looks_up = False
@@ -175,9 +178,7 @@ class BrokerLink:
             error = self._away
             if not isinstance(error, Unreachable):  # found by another part of the client
                 error = Unreachable(f"broker {self.broker_name}: cannot be reached at present")
-            self._loop.call_soon(
-                self._give_up, pending, error
-            )  # after the sender has begun to wait
+            self._timers.call_later(0, self._give_up, pending, error)  # its sender waits by then
             return
         self._batcher.add(pending)
         if pending.deadline_ms < self._timer_at_ms:
@@ -218,7 +219,7 @@ class BrokerLink:
             self._owner.failed(self)
             self._away = error if isinstance(error, Unreachable) else None
             self._settle_break(error)
-            await asyncio.sleep(self._delay_s(self._failures))
+            await self._timers.sleep(self._delay_s(self._failures))
             self.is_down = False
             self._owner.rested(self)
 
@@ -282,7 +283,7 @@ class BrokerLink:
             )
         )
         try:
-            async with asyncio.timeout(self._client.config.request_timeout_s):
+            async with self._timers.timeout(self._client.config.request_timeout_s):
                 await stream.write(request)
                 reply = await stream.read()
         except TimeoutError:
@@ -312,7 +313,7 @@ class BrokerLink:
                     wake.clear()
                     await wake.wait()
                 if self.is_leaving:
-                    await asyncio.sleep(self._delay_s(1))
+                    await self._timers.sleep(self._delay_s(1))
                 now_ms = clock.monotonic_ms()
                 batch = batcher.next_batch(now_ms)
                 if batch is None:
@@ -375,7 +376,7 @@ class BrokerLink:
         if self._leaving is not None:
             self._leaving.cancel()
         self.is_leaving = True
-        self._leaving = self._loop.call_later(_LEAVING_S, self._return_to)
+        self._leaving = self._timers.call_later(_LEAVING_S, self._return_to)
         self._owner.rested(self)
 
     def _return_to(self) -> None:
@@ -402,7 +403,7 @@ class BrokerLink:
         resting = self._settle(failures, delay_s=delay_s)
         self._batcher.release(batch.ordered_queues - resting)
         if resting:
-            self._loop.call_later(delay_s, self._release, resting, self._stream)
+            self._timers.call_later(delay_s, self._release, resting, self._stream)
 
     def _settle_break(self, error: TernError) -> None:
         """Retry the unanswered messages of a broken stream, or give up.
@@ -474,7 +475,7 @@ class BrokerLink:
             self._timer.cancel()
         self._timer_at_ms = deadline_ms
         delay_s = max(0, deadline_ms - self._clock.monotonic_ms()) / 1000
-        self._timer = self._loop.call_later(delay_s, self._expire)
+        self._timer = self._timers.call_later(delay_s, self._expire)
 
     def _expire(self) -> None:
         """Answer expired messages with an error; cancel the stream of a silent broker."""

@@ -296,7 +296,7 @@ class StagingProducer(Lifecycle):
         client = self._producer.client
         pause_s = TOLD_EVERY_MS / 1000
         for number in itertools.count(1):
-            await asyncio.sleep(pause_s)
+            await client.env.timers.sleep(pause_s)
             routes = filter(None, map(client.routes.cached, topics))
             names = {queue.broker_name for route in routes for queue in route.write_queues()}
             if away := sorted(name for name in names if client.reaches(name) is False):

@@ -111,7 +111,8 @@ class TransactionChecks:
         resolution = Resolution.UNKNOWN
         async with self._workers:
             if not self._is_running(question.message_id):
-                resolution = await decide(self._client.env.blocking, self._check, message)
+                with self._client.env.timers.busy():
+                    resolution = await decide(self._client.env.blocking, self._check, message)
         self._ends.send(
             broker_name,
             end_request(

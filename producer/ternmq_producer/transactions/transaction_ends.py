@@ -68,7 +68,9 @@ class EndLink:
                         "ends of transactions wait broker=%s error=%s", self.broker_name, error
                     )
             self._expire()
-            await asyncio.sleep(self._retry.delay_s(self._failures, self._client.env.random))
+            await self._client.env.timers.sleep(
+                self._retry.delay_s(self._failures, self._client.env.random)
+            )
             self._expire()
 
     def fail_all(self, error: TernError) -> None:

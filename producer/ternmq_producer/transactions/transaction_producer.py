@@ -28,8 +28,9 @@ from ternmq_producer.transactions.transaction_checks import (
     end_request,
 )
 from ternmq_producer.transactions.transaction_ends import TransactionEnds
-from ternmq_remoting.environment import Environment
+from ternmq_remoting.environment import Environment, EnvironmentSource
 from ternmq_runtime.lifecycle import Lifecycle
+from ternmq_runtime.timers import Wait
 
 Execute = Callable[[Message, Any], Resolution | Awaitable[Resolution]]
 
@@ -96,7 +97,7 @@ class TransactionProducer(Lifecycle):
         config: ProducerConfig | None = None,
         client: ClientConfig | None = None,
         interceptors: Sequence[SendInterceptor] = (),
-        env: Environment | None = None,
+        env: Environment | EnvironmentSource | None = None,
     ) -> None:
         self._config = replace(
             checked_config("config", config, ProducerConfig), duplicates_allowed=False
@@ -166,7 +167,8 @@ class TransactionProducer(Lifecycle):
                     if data.master is not None:
                         client.sessions.attend(data.broker_name)
             known = client.routes.cached(topic) is not None
-            await asyncio.sleep(client.config.route_refresh_s if known else 1.0)
+            pause_s = client.config.route_refresh_s if known else 1.0
+            await client.env.timers.sleep(pause_s, wait=Wait.PERIODIC)
 
     async def send(
         self,
@@ -225,8 +227,9 @@ class TransactionProducer(Lifecycle):
         """Run the local transaction; meanwhile checks of the message get UNKNOWN."""
         self._running[sent.message_id] += 1
         try:
-            blocking = self._producer.client.env.blocking
-            return await decide(blocking, self._execute, message, argument)
+            env = self._producer.client.env
+            with env.timers.busy():
+                return await decide(env.blocking, self._execute, message, argument)
         finally:
             self._running[sent.message_id] -= 1
             if not self._running[sent.message_id]:

@@ -79,7 +79,7 @@ class TransactionStream(Generic[Request, Reply]):
         """
         assert self._stream is not None, "the stream is open"
         try:
-            async with asyncio.timeout(self._answer_timeout_s):
+            async with self._client.env.timers.timeout(self._answer_timeout_s):
                 await self._stream.write(request)
                 reply = await self._stream.read()
             if reply is None:
