@@ -18,6 +18,7 @@ ROLES: Final = (
     "consumer",
     "pipeline",
     "console",
+    "testing",
 )
 """Role folders. `<role>/` holds the package `ternmq_<role>`; the face is a folder of its own."""
 

@@ -51,6 +51,7 @@ STATIC: Final = ("tests/tidy", "tests/compat")
 CRASHES: Final = ("tests/crash",)
 NETWORK: Final = ("tests/network",)
 PROCESSES: Final = ("tests/integration",)
+BEHAVIOURS: Final = ("tests/behaviours",)
 SPARK: Final = ("tests/spark",)
 FAULTS: Final = ("tests/spark/faults",)
 CONTAINERS: Final = ("tests/cluster",)
@@ -282,6 +283,7 @@ def test(report: Report) -> None:
     def processes() -> None:
         report.pytest("crashes", CRASHES, *THREE_AT_ONCE)
         report.pytest("processes", PROCESSES, *BY_FILE)
+        report.pytest("behaviours", BEHAVIOURS, *THREE_AT_ONCE)
         report.command("types", ROOT / "tools" / "check_types.py", "--changed")
 
     def spark() -> None:

@@ -31,7 +31,7 @@ from tools.project import ROOT
 README: Final = re.findall(
     r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
 )
-SUITE: Final = sorted((ROOT / "tests" / "integration" / "sdk").glob("test_*.py"))
+SUITE: Final = sorted((ROOT / "tests" / "behaviours").glob("test_*.py"))
 SOON_S: Final = 120.0
 SIDE_BY_SIDE: Final = 3
 """The suite mostly waits. Every test of it has names of its own."""

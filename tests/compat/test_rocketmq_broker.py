@@ -18,10 +18,10 @@ from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.service_methods import DESCRIBE_TOPIC
 from ternmq_store.config import StoreConfig
-from tests.support.files import MemoryFileSystem, PowerLossFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem, PowerLossFileSystem
+from ternmq_testing.time.virtual_time import EPOCH_MS, run_in_virtual_time
 from tests.support.rocketmq import Line, contents, copy_in, manifest, unpack_store
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time
 
 DATA: Final = Path("/broker")
 STORE: Final = StoreConfig(

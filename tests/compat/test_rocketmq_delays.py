@@ -13,10 +13,10 @@ from ternmq_broker.state.fastjson import parse_json
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_model.properties import tag_code
 from ternmq_store.config import FlushMode, StoreConfig
+from ternmq_testing.memory.memory_files import Node
+from ternmq_testing.time.virtual_time import EPOCH_MS, run_in_virtual_time
 from tests.support.brokers import Client, stored, world
-from tests.support.files import Node
 from tests.support.rocketmq import copy_in, manifest, unpack_store
-from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time
 
 DATA: Final = Path("/broker")
 STORE: Final = StoreConfig(

@@ -6,11 +6,11 @@ from pathlib import Path
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.config import FlushMode, StoreConfig
+from ternmq_testing.memory.memory_files import Node
+from ternmq_testing.time.virtual_time import EPOCH_MS, run_in_virtual_time
 from tests.support.brokers import Client, world
-from tests.support.files import Node
 from tests.support.rocketmq import copy_in, manifest, unpack_store
 from tests.support.transactions import COMMIT, ROLLBACK, Begun, end, lying, open_producer, question
-from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time
 
 STORE = StoreConfig(
     commit_log_file_bytes=65_536, consume_queue_file_units=100, index_slots=500, index_entries=400

@@ -39,7 +39,7 @@ from ternmq_remoting.rpc import (
     unary,
 )
 from ternmq_remoting.service_methods import DELETE_KV, GET_KV, PUT_KV, SESSION
-from tests.support.memory_network import MemoryNetwork
+from ternmq_testing.memory.memory_network import MemoryNetwork
 
 LOOPBACK = Address("127.0.0.1", 0)
 BROKER = Identity("c", "broker-a", 0, 3)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import SMALL_STORE, Client, SessionStream, bodies, world
 from tests.support.examples import examples
-from tests.support.virtual_time import run_in_virtual_time
 
 Step: TypeAlias = tuple[str, Any, Any]
 

@@ -13,8 +13,8 @@ from ternmq_model.record.format import host_flags
 from ternmq_model.record.property_rules import is_plain
 from ternmq_model.record.single import read_single
 from ternmq_store.config import FlushMode
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.examples import examples
-from tests.support.files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST, record, sizes_of
 from tests.support.stores import SMALL, drain, open_store, settle
 

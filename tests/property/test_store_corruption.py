@@ -16,9 +16,9 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.message_store import MessageStore
 from ternmq_store.opened_files import RecoveryAction
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.damage import CONFIG, Key, check_index, copied, ends, filled, readable
 from tests.support.examples import points
-from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, open_store, settle, whole
 

@@ -10,10 +10,10 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
 from ternmq_store.truncation.log_truncation import Truncation, reset_log, truncate_log
+from ternmq_testing.memory.memory_files import PowerLossFileSystem, PowerLost
 from tests.support.damage import CONFIG, Key, check_index, readable
 from tests.support.examples import points
 from tests.support.failpoints import FailingDisk
-from tests.support.files import PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, HandClock, append, checkpoint, flush, open_store, settle
 

@@ -15,8 +15,8 @@ from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.dispatch import log_dispatcher
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery import log_recovery
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.examples import examples
-from tests.support.files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST, record, sizes_of
 from tests.support.stores import ROOT, SMALL, drain, flush, open_store, prepare
 

@@ -13,10 +13,10 @@ from ternmq_store.config import FlushMode
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.message_store import MessageStore
 from ternmq_store.opened_files import RecoveryAction
+from ternmq_testing.memory.memory_files import PowerLossFileSystem, PowerLost
 from tests.support.damage import CONFIG, Key, check_index, readable
 from tests.support.examples import points
 from tests.support.failpoints import CALL, MAP, FailingDisk
-from tests.support.files import PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, HandClock, append, log_bytes, open_store, settle
 

@@ -13,8 +13,8 @@ from ternmq_store.inspection.recovery_preview import preview_findings, preview_r
 from ternmq_store.message_store import MessageStore
 from ternmq_store.opened_files import RecoveryAction
 from ternmq_store.recovery.recovery_decisions import UndecidedState, UndecidedStore
+from ternmq_testing.memory.memory_files import MemoryFileSystem, Node
 from tests.support.damage import CONFIG, Key, copied, ends, filled, readable
-from tests.support.files import MemoryFileSystem, Node
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow, open_replica
 from tests.support.stores import ROOT, append, open_store, settle, whole

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from ternmq_model.record.checksum import verify_checksum
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
+from ternmq_testing.memory.memory_files import PowerLossFileSystem, PowerLost
 from tests.support.examples import examples
-from tests.support.files import PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
 from tests.support.stores import (
     SMALL,

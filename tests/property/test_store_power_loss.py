@@ -12,9 +12,9 @@ from ternmq_model.errors import StoreFull
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
 from ternmq_store.opened_files import RecoveryAction
+from ternmq_testing.memory.memory_files import PowerLossFileSystem, PowerLost
 from tests.support.damage import Key, check_index
 from tests.support.examples import examples
-from tests.support.files import PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
 from tests.support.stores import (
     SMALL,

@@ -13,9 +13,9 @@ from ternmq_store.disk.layout import (
     file_name,
     notes_path,
 )
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.damage import CONFIG, blank_record, copied, ends, filled, readable
 from tests.support.examples import seeds
-from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, checkpoint, open_store, settle, whole
 

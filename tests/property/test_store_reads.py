@@ -10,7 +10,7 @@ from ternmq_store.config import StoreConfig
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadStatus
 from ternmq_store.read.cold_read import ColdRead
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import append, open_store, settle, whole
 

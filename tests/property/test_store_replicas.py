@@ -18,9 +18,9 @@ from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
 from ternmq_store.query.key_search import KeyQuery
 from ternmq_store.replication.log_slice import LogSlice
+from ternmq_testing.memory.memory_files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.damage import CONFIG, readable
 from tests.support.examples import examples
-from tests.support.files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.records import batch_of, record
 from tests.support.replicas import confirm, follow, log_of, next_slice, open_replica, take
 from tests.support.stores import (

@@ -18,8 +18,8 @@ from ternmq_store.config import StoreConfig
 from ternmq_store.message_store import MessageStore
 from ternmq_store.scan.directory import StoreDirectory
 from ternmq_store.scan.scan_spec import ScanRange, ScanSpec, ScanStep
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.examples import examples
-from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.rows import row_of
 from tests.support.stores import ROOT, append, drain, open_store, settle

@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import replication_pb2 as replication
+from ternmq_testing.memory.memory_network import MemoryNetwork
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.examples import examples
-from tests.support.memory_network import MemoryNetwork
 from tests.support.replicas import log_of
 from tests.support.stores import SMALL
 from tests.support.toy_master import toy_master, toy_slave
-from tests.support.virtual_time import run_in_virtual_time, until
 
 ANY = st.integers(-(1 << 63), (1 << 63) - 1)
 NEAR = st.sampled_from([-1, 0, 1, 2, 8, 234, 1170, 1171, 4096, 8192, 1 << 20])

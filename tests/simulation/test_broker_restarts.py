@@ -16,9 +16,9 @@ from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import promote, replicated
-from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "orders"
 PATIENT = ProducerConfig(send_timeout_s=40)

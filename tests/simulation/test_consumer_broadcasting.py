@@ -14,9 +14,9 @@ from ternmq_consumer.offsets.local_offset_store import offsets_path, own_group
 from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import StoreError
 from ternmq_model.stored_message import StoredMessage
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
-from tests.support.virtual_time import run_in_virtual_time, until
 
 
 class Scene:

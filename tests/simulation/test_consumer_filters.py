@@ -13,10 +13,10 @@ from ternmq_consumer.subscriptions import SubscriptionExpression
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import sql
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import SMALL_STORE
 from tests.support.history import GroupRules
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "orders"
 FROM_FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)

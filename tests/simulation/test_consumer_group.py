@@ -16,10 +16,10 @@ from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.toy_broker import ToyBroker
 from tests.support.toy_cluster import FIRST, ToyCluster
 from tests.support.toy_log import TOPIC
-from tests.support.virtual_time import run_in_virtual_time
 
 
 def longest(samples: list[bool], every_s: float) -> float:

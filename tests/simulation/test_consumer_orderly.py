@@ -15,10 +15,10 @@ from ternmq_consumer.process_queue.queue_locks import TRUST_MS
 from ternmq_model.errors import Unreachable
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time, until
 from tests.support.examples import seeds
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time, until
 
 ORDERLY = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, order_per_queue=True, workers=8)
 

@@ -13,11 +13,11 @@ from ternmq_model.columns.column_names import COLUMNS
 from ternmq_model.errors import CorruptRecord, MissingPackage, UsageError
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.rows import row_of
 from tests.support.simulated_cluster import NAMESERVER, simulated_cluster
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
-from tests.support.virtual_time import run_in_virtual_time
 
 pytest.importorskip("pyarrow")
 

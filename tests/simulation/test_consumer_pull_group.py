@@ -12,9 +12,9 @@ from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_model.errors import ClosedError, ConfigError, RefusedError, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
-from tests.support.virtual_time import run_in_virtual_time
 
 AUTO = PullConsumerConfig(auto_commit=True)
 

@@ -13,9 +13,9 @@ from ternmq_model.errors import ClosedError, IllegalName, Unreachable, UsageErro
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
-from tests.support.virtual_time import run_in_virtual_time, until
 
 
 def in_cluster(

@@ -16,10 +16,10 @@ from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.columns.column_names import COLUMNS
 from ternmq_model.errors import MissingPackage, UsageError
 from ternmq_model.route import TopicConfig
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.simulated_cluster import NAMESERVER, simulated_cluster
 from tests.support.toy_cluster import FIRST, ToyCluster
 from tests.support.toy_log import TOPIC
-from tests.support.virtual_time import run_in_virtual_time, until
 
 pytest.importorskip("pyarrow")
 

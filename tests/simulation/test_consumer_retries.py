@@ -11,10 +11,10 @@ from ternmq_client.interceptors import ConsumeEvent, ConsumeOutcome
 from ternmq_consumer.consume_status import ConsumeStatus, ListenerAnswer, ReconsumeLater
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.toy_broker import ToyBroker
 from tests.support.toy_cluster import FIRST, ToyCluster
 from tests.support.toy_log import TOPIC
-from tests.support.virtual_time import run_in_virtual_time, until
 
 
 def now_s() -> float:

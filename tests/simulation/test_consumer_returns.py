@@ -22,11 +22,11 @@ from ternmq_model.errors import TransportError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
-from tests.support.files import MemoryFile
+from ternmq_testing.memory.memory_files import MemoryFile
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.history import id_of
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.toy_cluster import ToyCluster
-from tests.support.virtual_time import run_in_virtual_time, until
 
 QUEUE = MessageQueue("orders", "a", 0)
 HELD = "held"

@@ -14,10 +14,10 @@ from ternmq_model.errors import ClosedError, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
+from ternmq_testing.time.virtual_time import EPOCH_MS, run_in_virtual_time, until
 from tests.support.toy_broker import ToyBroker
 from tests.support.toy_cluster import FIRST, ToyCluster
 from tests.support.toy_log import TOPIC
-from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time, until
 
 QUEUE = MessageQueue(TOPIC, "broker-0", 0)
 

@@ -13,9 +13,9 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.layout import abort_path, commit_log_folder, file_name, notes_path
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, bodies, world
 from tests.support.stores import units_in
-from tests.support.virtual_time import run_in_virtual_time
 
 ROOT: Final = Path("/broker")
 COUNT: Final = 30

@@ -14,8 +14,8 @@ from ternmq_consumer.consume_status import ConsumeStatus
 from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.route import TopicConfig
 from ternmq_model.stored_message import StoredMessage
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time, until
 
 ORDERLY = PushConsumerConfig(
     consume_from=ConsumeFrom.FIRST_OFFSET, order_per_queue=True, retries_max=5, batch_messages=2

@@ -17,8 +17,8 @@ from ternmq_model.route import Permission, TopicConfig
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
 
 
 def admin_of(cluster: SimulatedCluster, host: str = "tool") -> AdminClient:

@@ -13,8 +13,8 @@ from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
 
 DIFFER = "members of a group subscribe differently"
 ALIKE = "members of a group subscribe alike again"

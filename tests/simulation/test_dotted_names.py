@@ -14,9 +14,9 @@ from ternmq_model.group_settings import GroupSettings
 from ternmq_model.message import Message, SendResult
 from ternmq_model.route import TopicConfig
 from ternmq_model.stored_message import StoredMessage
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import promote, replicated, start_slave
-from tests.support.virtual_time import run_in_virtual_time, until
 
 TOPIC, GROUP = "orders.created", "billing.eu"
 NO_DOTS = r"% \| _ -; this broker allows no dots \(broker\.dots_in_names_allowed\)"

@@ -20,9 +20,9 @@ from ternmq_producer.producer import Producer
 from ternmq_producer.transactions.transaction_producer import TransactionProducer
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import promote, replicated, status_of
-from tests.support.virtual_time import run_in_virtual_time, until
 
 TOPIC: Final = "A"
 PATIENT: Final = ProducerConfig(send_timeout_s=20)

@@ -12,9 +12,9 @@ from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
+from ternmq_testing.memory.memory_files import MemoryFile, MemoryFileSystem
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, bodies, serving, world
-from tests.support.files import MemoryFile, MemoryFileSystem
-from tests.support.virtual_time import run_in_virtual_time
 
 DEAD = "Input/output error"
 

@@ -13,12 +13,12 @@ import pytest
 from ternmq_broker.config import BrokerRole
 from ternmq_model.errors import TernError
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.epoch_model import faults, steps
 from tests.support.epoch_world import Budget, Setup, first_world
 from tests.support.examples import seeds
 from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import compare_logs, promote
-from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "payments"
 SEEDS = seeds(8, soak=1000)

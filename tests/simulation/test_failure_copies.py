@@ -16,13 +16,13 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
 from ternmq_model.stored_message import StoredMessage
 from ternmq_store.disk.state_file import replace_file
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.simulated_cluster import (
     CLUSTER_STORE,
     NAMESERVER,
     SimulatedCluster,
     simulated_cluster,
 )
-from tests.support.virtual_time import run_in_virtual_time, until
 
 TOPIC = "orders"
 LETTERS, RETRIES = "%DLQ%G", "%RETRY%G"

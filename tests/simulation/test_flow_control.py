@@ -8,8 +8,8 @@ import pytest
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, Sender, bodies, serving
-from tests.support.virtual_time import run_in_virtual_time
 
 MIB = 1 << 20
 

@@ -2,12 +2,12 @@ import asyncio
 
 from ternmq_broker.state.replication_record import LogCut
 from ternmq_model.offsets import PhysicalOffset
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.followed import Master, reigning
 from tests.support.replicas import log_of, next_slice, take
 from tests.support.stores import SMALL, open_store
 from tests.support.toy_master import ToySlave, epochs_of, toy_slave
-from tests.support.virtual_time import run_in_virtual_time, until
 
 
 async def caught_up(slave: ToySlave, master: Master) -> None:

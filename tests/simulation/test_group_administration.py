@@ -9,8 +9,8 @@ from ternmq_model.errors import GroupNotFound, TopicNotFound, UsageError
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
+from ternmq_testing.time.virtual_time import EPOCH_MS, run_in_virtual_time
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time
 
 SETTINGS = GroupSettings("G", retries_max=3, retry_queues=2, consume_from_min_enabled=True)
 

@@ -21,8 +21,8 @@ from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting import service_methods
 from ternmq_remoting.rpc import Connection, StreamRpc
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, membership, serving
-from tests.support.virtual_time import run_in_virtual_time
 
 UNKNOWN_NUMBER: Final = 77
 RPCS: Final[dict[str, Any]] = {rpc.path: rpc for rpc in service_methods.ALL}

@@ -8,6 +8,7 @@ import pytest
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
 from ternmq_remoting.rpc import ClientStream
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.simulated_cluster import PORT, SimulatedCluster
 from tests.support.simulated_replicas import (
     master_and_slave,
@@ -15,7 +16,6 @@ from tests.support.simulated_replicas import (
     registered,
     start_slave,
 )
-from tests.support.virtual_time import run_in_virtual_time, until
 
 Told = dict[int, tuple[str, int]]
 

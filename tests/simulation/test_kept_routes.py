@@ -9,9 +9,9 @@ from ternmq_client.instance import ClientInstance
 from ternmq_model.errors import TopicNotFound, Unreachable
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
-from tests.support.virtual_time import run_in_virtual_time
 
 YOUNG_S = 6
 """After that a route that was told without a change is asked again every 30 s."""

@@ -15,10 +15,10 @@ from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_model.errors import RequestTimedOut
 from ternmq_model.message import Message
 from ternmq_model.stored_message import StoredMessage
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.toy_cluster import FIRST, ToyCluster
 from tests.support.toy_log import TOPIC
 from tests.support.toy_sending import Answer
-from tests.support.virtual_time import run_in_virtual_time, until
 
 GOODBYE_S = 1.0
 

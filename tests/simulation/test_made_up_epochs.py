@@ -20,6 +20,7 @@ from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting import service_methods
 from ternmq_runtime.durable_file import replace_durably
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.simulated_cluster import SimulatedCluster
 from tests.support.simulated_replicas import (
     master_and_slave,
@@ -29,7 +30,6 @@ from tests.support.simulated_replicas import (
     replicated,
     status_of,
 )
-from tests.support.virtual_time import run_in_virtual_time, until
 
 MADE_UP = 1 << 62
 STATE = Path("/broker/config/replication.json")

@@ -16,8 +16,8 @@ from ternmq_model.errors import TernError
 from ternmq_model.message import SendResult
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.producer import Producer
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
 
 NAMES = ("ns:9876", "ns2:9876")
 TOPIC = "orders"

@@ -14,11 +14,11 @@ from ternmq_model.queue import MessageQueue
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.queue_selection.selectors import ByHash
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.simulation.test_draining import drain
 from tests.support.examples import seeds
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import caught_up, promote, replicated
-from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC: Final = "orders"
 TIMEOUT_S: Final = 30.0

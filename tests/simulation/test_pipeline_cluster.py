@@ -20,10 +20,10 @@ from ternmq_pipeline.options.topics import Assign, Subscribe, SubscribePattern, 
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.service_methods import QUERY_OFFSET
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.numbered import TOPIC, numbered
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import start_slave
-from tests.support.virtual_time import run_in_virtual_time
 
 QUEUES = {MessageQueue("TopicA", name, 0) for name in "ab"}
 CHOICES = [Subscribe(("TopicA",)), SubscribePattern("TopicA"), Assign(tuple(sorted(QUEUES)))]

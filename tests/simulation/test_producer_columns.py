@@ -19,11 +19,11 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_producer.batch.column_results import ColumnResults, SendColumnsFailed
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.examples import examples
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
 from tests.support.toy_sending import Answer
-from tests.support.virtual_time import run_in_virtual_time
 
 BUSY = int(ResponseCode.SYSTEM_BUSY)
 TEXT = st.text("ab \x01\x02é|", max_size=3)

@@ -14,11 +14,11 @@ from ternmq_producer.producer import Producer
 from ternmq_producer.queue_selection.reachability import BrokerReachability
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.rpc import Call
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.toy_broker import ToyBroker
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
 from tests.support.toy_sending import Answer, SendServerStream
-from tests.support.virtual_time import run_in_virtual_time
 
 
 def message(key: str = "") -> Message:

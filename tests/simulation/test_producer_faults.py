@@ -18,10 +18,10 @@ from ternmq_model.errors import (
 from ternmq_model.message import Message, SendManyFailed, SendResult, SendStatus
 from ternmq_model.response_code import ResponseCode
 from ternmq_producer.config import ProducerConfig
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
 from tests.support.toy_sending import Answer, SentBatch
-from tests.support.virtual_time import run_in_virtual_time
 
 BUSY = int(ResponseCode.SYSTEM_BUSY)
 ILLEGAL = int(ResponseCode.MESSAGE_ILLEGAL)

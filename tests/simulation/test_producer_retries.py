@@ -11,13 +11,13 @@ from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.examples import seeds
 from tests.support.history import Outcome, make_body
 from tests.support.simulated_cluster import CLUSTER_STORE, SimulatedCluster, simulated_cluster
 from tests.support.toy_broker import ToyBroker
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_sending import Answer, SentBatch
-from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "orders"
 PATIENT = ProducerConfig(send_timeout_s=60, attempts_max=30)

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_producer.config import ProducerConfig
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
 from tests.support.toy_sending import Answer
-from tests.support.virtual_time import run_in_virtual_time
 
 CONFIG = ProducerConfig(retry_another_broker_when_not_ok=True)
 NO_SLAVE = 11

@@ -15,11 +15,11 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.route import BrokerMember
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.queue_selection.selectors import QueueSelector
-from tests.support.memory_connection import MemoryClientStream
+from ternmq_testing.memory.memory_connection import MemoryClientStream
+from ternmq_testing.time.virtual_time import EPOCH_MS, run_in_virtual_time
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
 from tests.support.toy_sending import Answer
-from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time
 
 
 def message(body: bytes = b"x", key: str = "") -> Message:

@@ -24,11 +24,11 @@ from ternmq_producer.batch.bulk import SendResults
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.queue_selection.selectors import ByKey, ByMachineRoom
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.simulated_cluster import CLUSTER_STORE, SimulatedCluster, simulated_cluster
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
 from tests.support.toy_sending import Answer, SentBatch
-from tests.support.virtual_time import run_in_virtual_time
 
 BUSY = int(ResponseCode.SYSTEM_BUSY)
 TEXT = b"".join(b"flight %d from EWR to IAH;" % n for n in range(400))

@@ -16,6 +16,7 @@ from ternmq_producer.transactions.transaction_producer import TransactionProduce
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
 from ternmq_store.disk.state_file import replace_file
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time, until
 from tests.support.brokers import Client, bodies
 from tests.support.simulated_replicas import (
     ask_to_promote,
@@ -26,7 +27,6 @@ from tests.support.simulated_replicas import (
     replicated,
     status_of,
 )
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time, until
 
 PROMOTED = 1_001_000
 

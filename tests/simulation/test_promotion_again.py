@@ -10,9 +10,9 @@ import pytest
 from ternmq_broker.config import BrokerRole
 from ternmq_broker.replication.tables.synchronizer import TableSynchronizer
 from ternmq_store.disk.state_file import replace_file
+from ternmq_testing.time.virtual_time import EPOCH_MS, run_in_virtual_time
 from tests.support.simulated_cluster import simulated_cluster
 from tests.support.simulated_replicas import caught_up, promote
-from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time
 
 HOUR_MS = 3_600_000
 

@@ -9,10 +9,10 @@ import pytest
 from ternmq_consumer.config import MessageModel
 from ternmq_model.message import Message
 from ternmq_producer.producer import Producer
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.numbered import FIRST, TOPIC, NumberedMessages, numbered
 from tests.support.simulated_cluster import NAMESERVER
 from tests.support.simulated_replicas import promote, replicated, start_slave
-from tests.support.virtual_time import run_in_virtual_time, until
 
 
 async def produce(messages: NumberedMessages, producer: Producer, count: int) -> None:

@@ -7,8 +7,8 @@ from ternmq_client.instance import ClientInstance
 from ternmq_consumer.scan import ScanOptions, pull_range
 from ternmq_model.message import Message, SendResult
 from ternmq_model.queue import MessageQueue
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.simulated_cluster import NAMESERVER, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "flights"
 

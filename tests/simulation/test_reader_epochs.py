@@ -10,6 +10,7 @@ from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.queue import MessageQueue
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.history import Outcome, id_of
 from tests.support.simulated_cluster import (
     CLUSTER_STORE,
@@ -17,7 +18,6 @@ from tests.support.simulated_cluster import (
     SimulatedCluster,
     simulated_cluster,
 )
-from tests.support.virtual_time import run_in_virtual_time
 
 RARELY_FLUSHED = replace(
     CLUSTER_STORE, flush_interval_ms=5_000, flush_thorough_interval_ms=60_000, flush_least_pages=16

@@ -17,8 +17,9 @@ from ternmq_pipeline.jobs.cluster_report.report_queries import query_report
 from ternmq_pipeline.jobs.cluster_report.report_tables import HOUR_MS, ClusterReport
 from ternmq_pipeline.offsets import OffsetRange
 from ternmq_pipeline.planning.admission import RangeSize
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time, slow_jobs
+from tests.support.slow_jobs import slow_jobs
 
 SLOW_AFTER_MS = 60_000
 

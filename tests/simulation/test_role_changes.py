@@ -13,6 +13,7 @@ from ternmq_model.address import Address
 from ternmq_model.epochs import EPOCH_MAX
 from ternmq_model.errors import RefusedError
 from ternmq_store.disk.state_file import replace_file
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.brokers import bodies
 from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import (
@@ -23,7 +24,6 @@ from tests.support.simulated_replicas import (
     replicated,
     status_of,
 )
-from tests.support.virtual_time import run_in_virtual_time, until
 
 AWAY = ("away:9876",)
 STATE = Path("/broker/config/replication.json")

@@ -7,6 +7,7 @@ import pytest
 from ternmq_broker.config import BrokerRole
 from ternmq_model.errors import ClosedError, RefusedError, TernError
 from ternmq_model.response_code import ResponseCode
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.brokers import bodies
 from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import (
@@ -16,7 +17,6 @@ from tests.support.simulated_replicas import (
     replicated,
     status_of,
 )
-from tests.support.virtual_time import run_in_virtual_time, until
 
 PROMOTED = 1_001_000
 

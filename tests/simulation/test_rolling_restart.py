@@ -14,12 +14,12 @@ from ternmq_model.message import Message
 from ternmq_model.stored_message import StoredMessage
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.simulation.test_draining import drain
 from tests.support.examples import seeds
 from tests.support.history import GroupRules
 from tests.support.simulated_cluster import SimulatedCluster, broker_name_of, simulated_cluster
 from tests.support.simulated_replicas import caught_up, promote
-from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "orders"
 GROUP = "g"

@@ -14,8 +14,9 @@ import pytest
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_store.config import FlushMode
+from ternmq_testing.memory.memory_network import no_loss, random_loss
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.examples import IS_SOAK, seeds
-from tests.support.memory_network import no_loss, random_loss
 from tests.support.mixed_load import CONCURRENT, KEYED, PAID, PLAIN, Load
 from tests.support.mixed_run import (
     CASTERS,
@@ -26,7 +27,6 @@ from tests.support.mixed_run import (
     send_all,
 )
 from tests.support.simulated_cluster import simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
 
 SEEDS: Final = seeds(4, soak=1000)
 

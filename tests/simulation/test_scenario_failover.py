@@ -18,9 +18,10 @@ from ternmq_broker.config import BrokerRole
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_model.errors import TernError
 from ternmq_store.config import FlushMode
+from ternmq_testing.memory.memory_network import no_loss, random_loss
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.examples import IS_SOAK, seeds
 from tests.support.history import GroupRules, Outcome
-from tests.support.memory_network import no_loss, random_loss
 from tests.support.mixed_load import CONCURRENT, FILTERED, KEYED, PAID, PLAIN, Load
 from tests.support.mixed_run import (
     CASTERS,
@@ -32,7 +33,6 @@ from tests.support.mixed_run import (
 )
 from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import caught_up, compare_logs, promote
-from tests.support.virtual_time import run_in_virtual_time
 
 SEEDS: Final = seeds(3, soak=1000)
 MEMBERS: Final = ("a", "a-1")

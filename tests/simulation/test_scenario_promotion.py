@@ -11,11 +11,11 @@ from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import TernError
 from ternmq_producer.producer import Producer
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.examples import seeds
 from tests.support.history import GroupRules, Outcome
 from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import caught_up, compare_logs, promote
-from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "payments"
 GROUP = "ledger"

@@ -7,11 +7,11 @@ import pytest
 from ternmq_broker.config import BrokerRole
 from ternmq_producer.producer import Producer
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.examples import seeds
 from tests.support.history import Outcome
 from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import compare_logs
-from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "payments"
 SEEDS = seeds(4, soak=1000)

@@ -13,8 +13,8 @@ from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import TransportError, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time, until
 
 QUEUE = MessageQueue("orders", "a", 0)
 COUNT = 50

@@ -7,10 +7,10 @@ from ternmq_client.config import ClientConfig
 from ternmq_model.errors import RefusedError, Unreachable
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.numbered import TOPIC, numbered
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster
 from tests.support.simulated_replicas import start_slave
-from tests.support.virtual_time import run_in_virtual_time
 
 
 def admin_of(cluster: SimulatedCluster) -> AdminClient:

@@ -3,10 +3,10 @@
 import asyncio
 from dataclasses import replace
 
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.numbered import FIRST, NumberedMessages, numbered
 from tests.support.simulated_cluster import SimulatedCluster
 from tests.support.simulated_replicas import replicated, start_slave
-from tests.support.virtual_time import run_in_virtual_time, until
 
 
 async def crash(cluster: SimulatedCluster) -> None:

@@ -6,9 +6,10 @@ from dataclasses import replace
 from ternmq_broker.config import BrokerRole
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.simulated_cluster import CLUSTER_STORE, SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import caught_up, log_bytes, status_of
-from tests.support.virtual_time import run_in_virtual_time, slow_jobs
+from tests.support.slow_jobs import slow_jobs
 
 HOUR_S = 3600
 SYNC = BrokerRole.SYNC_MASTER

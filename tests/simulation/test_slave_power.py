@@ -8,11 +8,11 @@ from ternmq_model.errors import TernError
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
+from ternmq_testing.memory.memory_files import PowerLossFileSystem
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time, until
 from tests.support.brokers import CONFIG, Client
-from tests.support.files import PowerLossFileSystem
 from tests.support.simulated_cluster import CLUSTER_STORE, simulated_cluster
 from tests.support.simulated_replicas import caught_up, log_bytes
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time, until
 
 
 class Senders:

@@ -13,10 +13,10 @@ from ternmq_producer.producer import Producer
 from ternmq_producer.transactions.transaction_producer import TransactionProducer
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.numbered import TOPIC, numbered
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster
 from tests.support.simulated_replicas import start_slave
-from tests.support.virtual_time import run_in_virtual_time
 
 
 async def stored_at(cluster: SimulatedCluster, name: str) -> int:

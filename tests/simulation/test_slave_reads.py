@@ -11,10 +11,10 @@ from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.numbered import FIRST, GROUP, TOPIC, NumberedMessages, numbered
 from tests.support.simulated_cluster import NAMESERVER
 from tests.support.simulated_replicas import start_slave
-from tests.support.virtual_time import run_in_virtual_time, until
 
 QUEUES = [MessageQueue(TOPIC, "a", queue_id) for queue_id in range(2)]
 

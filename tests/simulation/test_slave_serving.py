@@ -11,10 +11,10 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, bodies, membership, world
 from tests.support.numbered import numbered
 from tests.support.simulated_replicas import start_slave
-from tests.support.virtual_time import run_in_virtual_time
 
 
 @asynccontextmanager

@@ -7,10 +7,10 @@ import pytest
 
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.numbered import FIRST, GROUP, TOPIC, numbered
 from tests.support.simulated_cluster import SimulatedCluster
 from tests.support.simulated_replicas import start_slave
-from tests.support.virtual_time import run_in_virtual_time, until
 
 FEW = replace(FIRST, pull_threshold_messages=20)
 NOTHING_IS_IN_MEMORY = 1

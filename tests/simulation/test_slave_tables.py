@@ -12,10 +12,10 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.brokers import Client
 from tests.support.simulated_cluster import simulated_cluster
 from tests.support.simulated_replicas import caught_up, replicated
-from tests.support.virtual_time import run_in_virtual_time, until
 
 SECOND_S: Final = 1.0
 SYNC: Final = BrokerRole.SYNC_MASTER

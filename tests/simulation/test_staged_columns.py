@@ -9,8 +9,8 @@ from ternmq_model.message import Message
 from ternmq_model.names import TRACE_TOPIC
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.staging import StageFailed, StagingProducer, decode_staged, encode_staged
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "flights"
 OPEN, COMMIT = TransactionState.OPEN, Resolution.COMMIT

@@ -33,10 +33,10 @@ from ternmq_producer.transactions.transaction_producer import TransactionProduce
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.examples import seeds
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import caught_up, promote, status_of
-from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "flights"
 GROUP = "sink"

@@ -11,8 +11,8 @@ from ternmq_model.message import Message
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.staging import EndFailed, StageFailed, StagingProducer
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "flights"
 

@@ -6,8 +6,8 @@ from ternmq_broker.transactions.service import TransactionService
 from ternmq_model.errors import RefusedError
 from ternmq_model.message import Message
 from ternmq_producer.staging import StagingProducer
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.simulated_cluster import NAMESERVER, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
 
 
 @pytest.mark.parametrize("state", [77, 300, -1])

@@ -15,11 +15,11 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, Sender, bodies, membership, stored
 from tests.support.numbered import TOPIC, numbered
 from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import register_stranger, status_of
-from tests.support.virtual_time import run_in_virtual_time
 
 
 async def in_sync(cluster: SimulatedCluster, members: int = 2) -> None:

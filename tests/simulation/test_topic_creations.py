@@ -16,10 +16,10 @@ from ternmq_protos.v1 import common_pb2 as common
 from ternmq_remoting import service_methods
 from ternmq_store.disk.state_file import read_generations
 from ternmq_store.message_store import MessageStore
+from ternmq_testing.memory.memory_files import MemoryFileSystem, PowerLossFileSystem
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import CONFIG, Client, World, serving, world
-from tests.support.files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.simulated_cluster import simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
 
 TOPICS = CONFIG.data / "config" / "topics.json"
 

@@ -13,10 +13,10 @@ from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import read_generations, replace_file
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import CONFIG, Client, world
 from tests.support.simulated_cluster import CLUSTER_STORE, SimulatedCluster
 from tests.support.simulated_replicas import master_and_slave, promote, replicated, status_of
-from tests.support.virtual_time import run_in_virtual_time
 
 TOPICS_PATH = CONFIG.data / "config" / TOPICS.name
 

@@ -9,8 +9,8 @@ from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.message import Message
 from ternmq_model.names import TRACE_TOPIC
 from ternmq_model.stored_message import StoredMessage
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
 
 TRACED = ClientConfig(nameservers=(NAMESERVER,), trace=True)
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)

@@ -17,8 +17,9 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
+from ternmq_testing.memory.memory_files import PowerLossFileSystem
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import SMALL_STORE, Client, World, world
-from tests.support.files import PowerLossFileSystem
 from tests.support.moments import MomentDisk
 from tests.support.transactions import (
     COMMIT,
@@ -30,7 +31,6 @@ from tests.support.transactions import (
     open_producer,
     question,
 )
-from tests.support.virtual_time import run_in_virtual_time
 
 SETTINGS: dict[str, Any] = {
     "transaction_timeout_ms": 1_000,

@@ -17,10 +17,10 @@ from ternmq_model.transaction import Resolution, TransactionResult
 from ternmq_producer.transactions.transaction_producer import TransactionProducer
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.examples import seeds
 from tests.support.history import Decision, Outcome, id_of, make_body
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "paid"
 SEEDS = seeds(3, soak=500, first=10)

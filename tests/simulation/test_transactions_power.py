@@ -14,9 +14,11 @@ from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting import service_methods
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
+from ternmq_testing.memory.memory_files import PowerLossFileSystem
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, SessionStream, world
 from tests.support.examples import seeds
-from tests.support.files import PowerLossFileSystem
+from tests.support.slow_jobs import slow_jobs
 from tests.support.transactions import (
     COMMIT,
     GROUP,
@@ -28,7 +30,6 @@ from tests.support.transactions import (
     open_producer,
     question,
 )
-from tests.support.virtual_time import run_in_virtual_time, slow_jobs
 
 SEEDS = seeds(8, soak=1000)
 LIVES = 4

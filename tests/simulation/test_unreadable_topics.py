@@ -14,8 +14,8 @@ from ternmq_model.route import READ_WRITE, Permission
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
 
 FROM_FIRST = PullConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 Scenario = Callable[[SimulatedCluster], Awaitable[None]]

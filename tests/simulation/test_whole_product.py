@@ -18,9 +18,9 @@ from ternmq_model.message import Message, SendResult
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.producer import Producer
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.history import GroupRules, Outcome
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC: Final = "flights"
 GROUP: Final = "readers"

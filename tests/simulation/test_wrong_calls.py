@@ -21,8 +21,8 @@ from ternmq import (
     TopicConfig,
     UsageError,
 )
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.simulated_cluster import NAMESERVER, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
 
 QUEUE = MessageQueue("orders", "a", 0)
 

@@ -32,11 +32,11 @@ from ternmq_remoting.rpc import ClientStream, Connection, Identity
 from ternmq_remoting.system_environment import system_environment
 from ternmq_runtime.processes import Processes
 from ternmq_store.config import FlushMode, StoreConfig
-from tests.support.files import MemoryFileSystem
-from tests.support.memory_network import MemoryNetwork
+from ternmq_testing.memory.memory_files import MemoryFileSystem
+from ternmq_testing.memory.memory_network import MemoryNetwork
+from ternmq_testing.time.virtual_time import VirtualClock, virtual_environment
 from tests.support.processes import eventually
 from tests.support.records import record, sizes_of
-from tests.support.virtual_time import VirtualClock, virtual_environment
 
 CONFIG = BrokerConfig(
     data=Path("/broker"),

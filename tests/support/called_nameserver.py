@@ -15,8 +15,9 @@ from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Rep, Req, UnaryRpc
 from ternmq_runtime.logs import LogFormat, LoggingSettings, configure_logging
-from tests.support.memory_network import MemoryNetwork
-from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.memory.memory_network import MemoryNetwork
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 
 
 class Caller:

@@ -11,7 +11,7 @@ from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.message_store import MessageStore
 from ternmq_store.query.key_search import KeyQuery
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult, ReadStatus
-from tests.support.files import MemoryFileSystem, Node
+from ternmq_testing.memory.memory_files import MemoryFileSystem, Node
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, append, checkpoint, open_store, settle, whole
 

@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.files import MemoryFile, MemoryRegion, Node, PowerLossFileSystem, PowerLost
+from ternmq_testing.memory.memory_files import (
+    MemoryFile,
+    MemoryRegion,
+    Node,
+    PowerLossFileSystem,
+    PowerLost,
+)
 
 MAP = "map"
 CALL = "call"

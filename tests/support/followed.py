@@ -32,11 +32,11 @@ from ternmq_remoting.service_methods import FOLLOW, REPLICATION_STATUS
 from ternmq_runtime.service import JobRunner
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.message_store import MessageStore
-from tests.support.files import MemoryFileSystem
-from tests.support.memory_network import MemoryNetwork
+from ternmq_testing.memory.memory_files import MemoryFileSystem
+from ternmq_testing.memory.memory_network import MemoryNetwork
+from ternmq_testing.time.virtual_time import VirtualClock, virtual_environment
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, append
-from tests.support.virtual_time import VirtualClock, virtual_environment
 
 IDENTITY = Identity("DefaultCluster", "a", 0, 2)
 ADDRESS = Address("m", 10_911)

@@ -15,6 +15,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.record.format import encode_record
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import parse_subscription
+from ternmq_runtime.timers import LOOP_TIMERS
 from tests.support.records import BORN_HOST, STORE_HOST
 
 QUEUE = MessageQueue("t", "b", 0)
@@ -70,7 +71,11 @@ class World:
         self.restarts: list[QueueOffset] = []
         self.counters = ConsumeCounters()
         self.dispatcher = ConsumeDispatcher(
-            self.counters, take_max=take_max, share_among=share_among, in_order=in_order
+            self.counters,
+            take_max=take_max,
+            share_among=share_among,
+            in_order=in_order,
+            timers=LOOP_TIMERS,
         )
 
     def queue(self, queue_id: int = 0, *, lease: Lease | None = None) -> AssignedQueue:

@@ -20,11 +20,12 @@ from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Identity
 from ternmq_runtime.service import JobRunner
 from ternmq_store.message_store import MessageStore
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.memory.memory_files import MemoryFileSystem
+from ternmq_testing.memory.memory_network import MemoryNetwork
+from ternmq_testing.time.virtual_time import VirtualClock
 from tests.support.brokers import CONFIG
-from tests.support.files import MemoryFileSystem
-from tests.support.memory_network import MemoryNetwork
 from tests.support.stores import open_store
-from tests.support.virtual_time import InlineBlocking, VirtualClock
 
 MASTER: Final = Address("m", 10911)
 

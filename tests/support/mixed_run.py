@@ -22,7 +22,7 @@ from tests.support.mixed_load import (
     Load,
 )
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster
-from tests.support.virtual_time import slow_jobs
+from tests.support.slow_jobs import slow_jobs
 
 CLIENT: Final = ClientConfig(nameservers=(NAMESERVER,))
 CASTERS: Final = ("cast-1", "cast-2")

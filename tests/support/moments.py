@@ -5,8 +5,8 @@ from random import Random
 
 import numpy as np
 
+from ternmq_testing.memory.memory_files import Node, PowerLossFileSystem
 from tests.support.failpoints import FailingDisk
-from tests.support.files import Node, PowerLossFileSystem
 
 Look = Callable[[int, PowerLossFileSystem], None]
 

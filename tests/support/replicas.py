@@ -6,7 +6,7 @@ from ternmq_store.disk.layout import commit_log_folder
 from ternmq_store.message_store import MessageStore
 from ternmq_store.replication.log_feed import ColdSlice
 from ternmq_store.replication.log_slice import LogSlice
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.stores import ROOT, SMALL, HandClock, flush, settle
 
 PIECE_BYTES = 1024

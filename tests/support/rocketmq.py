@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.support.files import MemoryFileSystem, Node
+from ternmq_testing.memory.memory_files import MemoryFileSystem, Node
 
 Line = Mapping[str, Any]
 

@@ -8,7 +8,8 @@ from typing import Any, cast
 from ternmq_model.errors import TernError
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Identity, Network
-from tests.support.virtual_time import InlineBlocking, VirtualClock
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.time.virtual_time import VirtualClock
 
 Said = Any
 """A reply, an error, or None for the end of the stream."""

@@ -1,9 +1,24 @@
-"""Where a test of the SDK works: a cluster, and names that no other test has."""
+"""Where a test of behaviours works: a cluster of some kind, and names that no other test has."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from ternmq import (
+    AdminClient,
+    ConsumeFrom,
+    Message,
+    Producer,
+    ProducerConfig,
+    PullConsumer,
+    PushConsumer,
+    PushConsumerConfig,
+    SendResult,
+    TopicConfig,
+)
+from ternmq_consumer.subscriptions import Subscriptions
+from ternmq_testing.cluster.cluster import Cluster
 
 SOON_S: Final = 150.0
 
@@ -15,6 +30,57 @@ class Place:
     nameserver: str
     topic: str
     group: str
+    in_process: Cluster | None = None
+    """The cluster where it is one of this process: only with the marks that need it."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster of this process, whose time and faults a test with a mark may use."""
+        assert self.in_process is not None, "the test has no mark that needs such a cluster"
+        return self.in_process
+
+    def producer(self, **settings: Any) -> Producer:
+        """Return a producer, not entered, with these settings."""
+        config = replace(ProducerConfig(), **settings)
+        return Producer(self.group, nameserver=self.nameserver, config=config)
+
+    def consumer(
+        self,
+        listener: Callable[[Any], Any] | None = None,
+        *,
+        topics: Subscriptions = "",
+        group: str = "",
+        **settings: Any,
+    ) -> PushConsumer:
+        """Return a push consumer from the first message on, not entered."""
+        config = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
+        return PushConsumer(
+            group or self.group,
+            topics or self.topic,
+            listener=listener,
+            nameserver=self.nameserver,
+            config=replace(config, **settings),
+        )
+
+    def reader(self, group: str = "") -> PullConsumer:
+        """Return a pull consumer, not entered."""
+        return PullConsumer(group, nameserver=self.nameserver)
+
+    def admin(self) -> AdminClient:
+        """Return an admin client, not entered."""
+        return AdminClient(nameserver=self.nameserver)
+
+    async def create_topic(self, queues: int = 4) -> None:
+        """Create the topic at every broker."""
+        async with self.admin() as admin:
+            await admin.create_topic(TopicConfig(self.topic, queues, queues))
+
+    async def fill(self, *bodies: bytes, key: str = "") -> list[SendResult]:
+        """Send messages one after the other; with `key`, to one queue."""
+        async with self.producer() as producer:
+            return [
+                await producer.send(Message(self.topic, body, sharding_key=key)) for body in bodies
+            ]
 
     def run(self, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run the test's coroutine, which has to end soon."""

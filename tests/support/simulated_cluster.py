@@ -41,15 +41,15 @@ from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Rep, Req, UnaryRpc
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode, StoreConfig
+from ternmq_testing.memory.memory_files import PowerLossFileSystem
+from ternmq_testing.memory.memory_network import MemoryNetwork
+from ternmq_testing.time.virtual_time import VirtualClock, virtual_environment
 from tests.support.brokers import CONFIG, SMALL_STORE, Client
-from tests.support.files import PowerLossFileSystem
 from tests.support.history import Decision, Delivery, History, Lying, Outcome, id_of, make_body
-from tests.support.memory_network import MemoryNetwork
 from tests.support.simulated_nameservers import (
     SimulatedNameServers,
     simulated_nameservers,
 )
-from tests.support.virtual_time import VirtualClock, virtual_environment
 
 NAMESERVER: Final = "ns:9876"
 PORT: Final = 10_911

@@ -11,8 +11,8 @@ from random import Random
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
 from ternmq_runtime.service import OwnedTasks
-from tests.support.memory_network import MemoryNetwork
-from tests.support.virtual_time import virtual_environment
+from ternmq_testing.memory.memory_network import MemoryNetwork
+from ternmq_testing.time.virtual_time import virtual_environment
 
 PORT = 9876
 

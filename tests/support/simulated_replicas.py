@@ -15,6 +15,7 @@ from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import until
 from tests.support.brokers import Client
 from tests.support.simulated_cluster import (
     NAMESERVER,
@@ -22,7 +23,6 @@ from tests.support.simulated_cluster import (
     broker_name_of,
     simulated_cluster,
 )
-from tests.support.virtual_time import until
 
 Status = replication.ReplicationStatusReply
 _LOOK_S: Final = 0.1

@@ -13,7 +13,7 @@ from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.message_store import AppendResult, MessageStore
 from ternmq_store.queues.read_request import ReadStatus
 from ternmq_store.queues.units import UNIT
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST
 
 ROOT = Path("/store")

@@ -33,10 +33,11 @@ from ternmq_remoting.environment import Environment
 from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_remoting.rpc import Call, Handler, Identity, Server, unary
 from ternmq_runtime.lifecycle import Lifecycle
-from tests.support.memory_network import MemoryNetwork
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.memory.memory_network import MemoryNetwork
+from ternmq_testing.time.virtual_time import VirtualClock
 from tests.support.toy_broker import ToyBroker
 from tests.support.toy_log import TOPIC
-from tests.support.virtual_time import InlineBlocking, VirtualClock
 
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 

@@ -17,8 +17,8 @@ from ternmq_model.stored_message import StoredMessage, decode_single
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.rpc import Call, ServerStream
+from ternmq_testing.time.virtual_time import VirtualClock
 from tests.support.toy_log import ToyLog
-from tests.support.virtual_time import VirtualClock
 
 SESSION_GRACE_S = 10.0
 

@@ -33,12 +33,12 @@ from ternmq_remoting.service_methods import FOLLOW
 from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.message_store import MessageStore
-from tests.support.files import MemoryFileSystem
-from tests.support.memory_network import MemoryNetwork
+from ternmq_testing.memory.memory_files import MemoryFileSystem
+from ternmq_testing.memory.memory_network import MemoryNetwork
+from ternmq_testing.time.virtual_time import VirtualClock, virtual_environment
 from tests.support.records import batch_of, record
 from tests.support.replicas import next_slice
 from tests.support.stores import ROOT, SMALL, append, open_store, settle
-from tests.support.virtual_time import VirtualClock, virtual_environment
 
 CLUSTER: Final = "DefaultCluster"
 NAME: Final = "a"

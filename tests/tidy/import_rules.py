@@ -23,7 +23,8 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
     "consumer": frozenset({"client"}),
     "pipeline": frozenset({"store", "producer", "consumer"}),
     "console": frozenset({"nameserver", "broker", "pipeline"}),
-    "ternmq": frozenset({"console"}),
+    "testing": frozenset({"nameserver", "broker", "producer", "consumer"}),
+    "ternmq": frozenset({"console", "testing"}),
 }
 """What each role stands on. Imports follow the arrows, any number of them, and nothing else."""
 
@@ -41,12 +42,17 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "pandas": frozenset({"pipeline"}),
     "pyarrow": frozenset({"model", "store", "consumer", "pipeline"}),
     "pyspark": frozenset({"pipeline"}),
+    "pytest": frozenset({"testing"}),
 }
 """What we depend on, in the core or an extra, and the roles that may import it."""
 
 ONE_HOME: Final[Mapping[str, tuple[str, ...]]] = {
     "mmap": ("store/ternmq_store/disk/filesystem.py",),
-    "threading": ("runtime/", "client/ternmq_client/blocking_client.py"),
+    "threading": (
+        "runtime/",
+        "client/ternmq_client/blocking_client.py",
+        "testing/ternmq_testing/time/cluster_time.py",
+    ),
     "concurrent": (
         "runtime/",
         "client/ternmq_client/blocking_client.py",

@@ -12,8 +12,8 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, bodies, offsets_of, world
-from tests.support.virtual_time import run_in_virtual_time
 
 
 async def commit(client: Client, offset: int) -> None:

@@ -18,10 +18,10 @@ from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting import service_methods
 from ternmq_remoting.rpc import Call, Connection
+from ternmq_testing.memory.memory_files import MemoryFileSystem
+from ternmq_testing.memory.memory_network import Loss
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import World, world
-from tests.support.files import MemoryFileSystem
-from tests.support.memory_network import Loss
-from tests.support.virtual_time import run_in_virtual_time
 
 PORT = 9876
 

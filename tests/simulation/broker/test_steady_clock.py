@@ -12,9 +12,10 @@ from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.service_methods import CLEAN_STORE, DESCRIBE_STORE
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import EPOCH_MS, run_in_virtual_time
 from tests.support.brokers import SMALL_STORE, Client, World, serving, stored, world
+from tests.support.slow_jobs import slow_jobs
 from tests.support.transactions import COMMIT, begin, end
-from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time, slow_jobs
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000

@@ -12,11 +12,11 @@ from ternmq_model.errors import BrokerDraining, CannotListen, ClosedError, Store
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_runtime.service import Job, OwnedTasks
 from ternmq_store.message_store import MessageStore
+from ternmq_testing.memory.memory_network import MemoryListener
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.simulation.broker.test_registration import brokers, nameserver_of
 from tests.support.brokers import Client, World, bodies, offsets_of, world
-from tests.support.memory_network import MemoryListener
 from tests.support.simulated_replicas import master_and_slave, replicated
-from tests.support.virtual_time import run_in_virtual_time
 
 
 def test_ended_term_is_followed_by_another_on_the_same_port() -> None:

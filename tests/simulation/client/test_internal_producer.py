@@ -16,10 +16,10 @@ from ternmq_model.errors import (
 from ternmq_model.message import SendStatus
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode as Code
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.records import STORE_HOST
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
-from tests.support.virtual_time import run_in_virtual_time
 
 
 def answers(*answers: TernError | int, delay_s: float = 0) -> Callable[[object], Awaitable[int]]:

@@ -30,9 +30,10 @@ from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting import service_methods
 from ternmq_remoting.converters import topic_config_from_pb
 from ternmq_remoting.environment import Environment
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.memory.memory_network import MemoryNetwork
+from ternmq_testing.time.virtual_time import VirtualClock
 from tests.support.called_nameserver import json_log, nameserver, registration, run
-from tests.support.memory_network import MemoryNetwork
-from tests.support.virtual_time import InlineBlocking, VirtualClock
 
 
 def test_route_is_returned_as_registered() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_client.outage_log import OutageLog
 from ternmq_model.address import Address
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 
 
 def test_lost_broker_is_warned_of_once_for_all_clients_of_a_cluster(

@@ -20,7 +20,8 @@ from ternmq_model.errors import (
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Network
-from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 
 AWAY = Unreachable("broker a: 127.0.0.1:1: refused")
 UNKNOWN = refusal(ResponseCode.TOPIC_NOT_EXIST, "no broker has it")

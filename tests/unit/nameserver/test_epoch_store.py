@@ -13,7 +13,8 @@ from ternmq_nameserver.epoch_table import EpochTable, epoch_table_from_json
 from ternmq_nameserver.table_store import save_table
 from ternmq_runtime.durable_file import read_newest
 from ternmq_runtime.service import JobRunner
-from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 
 @contextlib.asynccontextmanager

@@ -11,8 +11,9 @@ from ternmq_model.errors import StateUnreadable, StoreError, StoreFailed, StoreL
 from ternmq_nameserver.kv_store import FILE_NAME, LOCKED_NAME, KvStore
 from ternmq_runtime.service import JobRunner
 from ternmq_store.disk.filesystem import RealFileSystem
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.stores import open_store
-from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
 
 
 @contextlib.asynccontextmanager

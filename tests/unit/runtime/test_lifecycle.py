@@ -10,7 +10,7 @@ import pytest
 
 from ternmq_model.errors import ClosedError, UsageError
 from ternmq_runtime.lifecycle import Lifecycle
-from tests.support.virtual_time import run_in_virtual_time
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 
 class Service(Lifecycle):

@@ -8,7 +8,7 @@ import pytest
 
 from ternmq_model.errors import ClosedError
 from ternmq_runtime.service import Job, JobRunner, OwnedTasks, run_or_abandon
-from tests.support.virtual_time import run_in_virtual_time
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 
 class Counter:

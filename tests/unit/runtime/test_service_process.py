@@ -11,7 +11,7 @@ from typing import Self
 import pytest
 
 from ternmq_runtime.service import Job, JobRunner, run_until_signalled
-from tests.support.virtual_time import run_in_virtual_time
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 
 class Service:

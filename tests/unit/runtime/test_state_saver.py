@@ -5,7 +5,7 @@ import pytest
 
 from ternmq_model.errors import StoreError
 from ternmq_runtime.state_saver import StateSaver
-from tests.support.virtual_time import run_in_virtual_time
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 
 class Disk:

@@ -30,7 +30,7 @@ from ternmq_store.index.index_allocation import IndexTask
 from ternmq_store.log.checkpoint import decode_checkpoint
 from ternmq_store.log.file_allocation import AllocateTask
 from ternmq_store.queues.read_request import ReadStatus
-from tests.support.files import MemoryFileSystem, PowerLossFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import (
     ROOT,

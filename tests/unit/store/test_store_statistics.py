@@ -2,7 +2,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
 from ternmq_store.store_statistics import PutCount, ReaderLag, StoreStatistics
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import HandClock, append, flush, open_store
 

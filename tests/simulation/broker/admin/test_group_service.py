@@ -16,8 +16,8 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import EPOCH_MS, run_in_virtual_time
 from tests.support.brokers import Client, SessionStream, membership, serving, stored, world
-from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time
 
 
 def settings(group: str = "G", **fields: Any) -> admin.GroupSettings:

@@ -5,8 +5,8 @@ import pytest
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, serving
-from tests.support.virtual_time import run_in_virtual_time
 
 
 async def progress_of(client: Client, group: str) -> dict[int, admin.GroupProgress]:

@@ -13,8 +13,8 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import service_methods
 from ternmq_store.read.record_reader import GoodRecord, RecordReader
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import SMALL_STORE, Client, serving, world
-from tests.support.virtual_time import run_in_virtual_time
 
 
 async def query(client: Client, topic: str, key: str, **wanted: Any) -> Sequence[bytes]:

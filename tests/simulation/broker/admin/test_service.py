@@ -10,8 +10,8 @@ from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import membership, serving
-from tests.support.virtual_time import run_in_virtual_time
 
 
 def test_topic_is_created_changed_described_and_deleted() -> None:

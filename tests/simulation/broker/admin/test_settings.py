@@ -9,8 +9,8 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import service_methods
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, serving, stored
-from tests.support.virtual_time import run_in_virtual_time
 
 
 async def update(client: Client, **values: object) -> None:

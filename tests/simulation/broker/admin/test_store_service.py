@@ -2,8 +2,8 @@ import asyncio
 
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import serving
-from tests.support.virtual_time import run_in_virtual_time
 
 
 def test_store_reports_its_counters() -> None:

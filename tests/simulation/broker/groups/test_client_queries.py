@@ -6,8 +6,8 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
 from ternmq_runtime.service import OwnedTasks
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, SessionStream, membership, serving
-from tests.support.virtual_time import run_in_virtual_time
 
 
 async def join(client: Client, client_id: str, *producers: str) -> SessionStream:

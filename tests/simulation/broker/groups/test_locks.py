@@ -7,8 +7,8 @@ from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import CONFIG, Client, membership, serving, world
-from tests.support.virtual_time import run_in_virtual_time
 
 Tokens = dict[tuple[str, int], int]
 

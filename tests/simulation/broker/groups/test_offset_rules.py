@@ -9,8 +9,8 @@ import pytest
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, bodies, serving, stored
-from tests.support.virtual_time import run_in_virtual_time
 
 
 async def committed(client: Client, queue_id: int = 0) -> tuple[int, int]:

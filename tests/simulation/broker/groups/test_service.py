@@ -10,8 +10,8 @@ from ternmq_model.errors import BrokerBusy, InvalidParameter, RefusedError
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, SessionStream, membership, serving, world
-from tests.support.virtual_time import run_in_virtual_time
 
 
 async def members(client: Client, group: str = "G") -> list[str]:

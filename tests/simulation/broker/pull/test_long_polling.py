@@ -10,8 +10,8 @@ from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.read.store_reads import StoreReads
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, bodies, serving
-from tests.support.virtual_time import run_in_virtual_time
 
 X = messages.Subscription(expression="x")
 

@@ -11,8 +11,8 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import service_methods
 from ternmq_runtime.service import OwnedTasks
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, bodies, serving, world
-from tests.support.virtual_time import run_in_virtual_time
 
 
 async def fill(client: Client, topic: str, *tagged: str, queue_id: int = 0) -> None:

@@ -13,8 +13,8 @@ from ternmq_remoting import service_methods
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.layout import commit_log_folder, file_name
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, Puller, Sender, bodies, serving, world
-from tests.support.virtual_time import run_in_virtual_time
 
 
 async def send(sender: Sender, topic: str, *texts: bytes, queue_id: int = 0) -> None:

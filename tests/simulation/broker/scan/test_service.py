@@ -16,10 +16,10 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import service_methods
 from ternmq_remoting.rpc import ClientStream
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, World, world
 from tests.support.scan_child import SCHEMA, answer
 from tests.support.scan_processes import MemoryProcesses
-from tests.support.virtual_time import run_in_virtual_time
 
 TOPICS = ("T", "Dies", "Refuses", "Nothing")
 

@@ -17,8 +17,8 @@ from ternmq_remoting.service_methods import DELETE_TOPIC
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.layout import file_name, queue_folder
 from ternmq_store.message_store import MessageStore
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import SMALL_STORE, Client, serving, stored, world
-from tests.support.virtual_time import run_in_virtual_time
 
 
 async def read(client: Client, topic: str, **fields: Any) -> list[StoredMessage]:

@@ -24,10 +24,11 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.service_methods import CLEAN_STORE, DESCRIBE_BROKER
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.state_file import replace_file
+from ternmq_testing.memory.memory_files import MemoryFileSystem
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import SMALL_STORE, Client, world
-from tests.support.files import MemoryFileSystem
 from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time, slow_jobs
+from tests.support.slow_jobs import slow_jobs
 
 HOUR_MS: Final = 3_600_000
 WAITS: dict[str, dict[str, Any]] = {

@@ -17,9 +17,10 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.service_methods import DESCRIBE_BROKER
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
+from ternmq_testing.memory.memory_files import PowerLossFileSystem
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, World, stored, world
-from tests.support.files import PowerLossFileSystem
-from tests.support.virtual_time import run_in_virtual_time, slow_jobs
+from tests.support.slow_jobs import slow_jobs
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000

@@ -19,9 +19,9 @@ from ternmq_remoting.service_methods import CLEAN_STORE, DELETE_TOPIC, DESCRIBE_
 from ternmq_store.config import FlushMode
 from ternmq_store.disk import state_file
 from ternmq_store.message_store import MessageStore
+from ternmq_testing.memory.memory_files import PowerLossFileSystem
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import SMALL_STORE, Client, World, serving, stored, world
-from tests.support.files import PowerLossFileSystem
-from tests.support.virtual_time import run_in_virtual_time
 
 DAY_S = 86_400
 

@@ -11,10 +11,10 @@ import pytest
 
 from ternmq_broker.state.timer_checkpoint import TimerCheckpoint
 from ternmq_store.config import FlushMode
+from ternmq_testing.memory.memory_files import MemoryFileSystem, Node, PowerLossFileSystem
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, World, stored, world
 from tests.support.examples import points
-from tests.support.files import MemoryFileSystem, Node, PowerLossFileSystem
-from tests.support.virtual_time import run_in_virtual_time
 
 DATA: Final = Path("/broker")
 CHECK: Final = DATA / "config" / "timercheck"

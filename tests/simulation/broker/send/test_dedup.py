@@ -5,8 +5,8 @@ import asyncio
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Sender, bodies, offsets_of, serving, world
-from tests.support.virtual_time import run_in_virtual_time
 
 
 async def again(sender: Sender, *records: bytes, is_whole: bool = False) -> messages.SendBatchReply:

@@ -5,8 +5,8 @@ import pytest
 from ternmq_model.errors import ClientNotOnline, MessageRefused
 from ternmq_model.record.format import decode_record
 from ternmq_model.response_code import ResponseCode as Code
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import bodies, serving
-from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "DefaultCluster_REPLY_TOPIC"
 PROPERTIES = {"MSG_TYPE": "reply", "CORRELATION_ID": "c1", "REPLY_TO_CLIENT": "epoch_poll@1"}

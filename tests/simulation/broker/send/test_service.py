@@ -19,9 +19,9 @@ from ternmq_model.route import Permission
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode, StoreConfig
+from ternmq_testing.memory.memory_files import MemoryFileSystem
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import bodies, offsets_of, serving, stored, world
-from tests.support.files import MemoryFileSystem
-from tests.support.virtual_time import run_in_virtual_time
 
 
 def test_send_stream_opens_with_the_parameters_records_need() -> None:

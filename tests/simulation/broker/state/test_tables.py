@@ -32,11 +32,11 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
 from ternmq_store.disk.state_file import read_whole, replace_file
 from ternmq_store.log.log_notes import load_notes, save_notes
+from ternmq_testing.memory.memory_files import MemoryFileSystem, PowerLossFileSystem
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, World, bodies, world
-from tests.support.files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.moments import MomentDisk
 from tests.support.simulated_replicas import master_and_slave
-from tests.support.virtual_time import run_in_virtual_time
 
 ROOT: Final = Path("/broker")
 FOLDER: Final = config_folder(ROOT)

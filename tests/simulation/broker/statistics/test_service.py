@@ -8,8 +8,8 @@ from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, serving
-from tests.support.virtual_time import run_in_virtual_time
 
 
 async def ask(client: Client, **asked: str) -> dict[tuple[str, str], Any]:

@@ -10,8 +10,8 @@ import pytest
 from ternmq_model.errors import ConfigError
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_store.config import FlushMode, StoreConfig
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import SMALL_STORE, Client, World, bodies, offsets_of, world
-from tests.support.virtual_time import run_in_virtual_time
 
 POOLED = replace(SMALL_STORE, transient_pool_enabled=True, transient_pool_bytes=100_000)
 

@@ -14,8 +14,8 @@ from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, World, bodies, serving, world
-from tests.support.virtual_time import run_in_virtual_time
 
 READ_S = 3.0
 NO_MEMORY: dict[str, Any] = {"memory_bytes": 1}

@@ -12,9 +12,10 @@ from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import SMALL_STORE, Client, bodies, serving, world
 from tests.support.simulated_replicas import master_and_slave, start_slave
-from tests.support.virtual_time import run_in_virtual_time, slow_jobs
+from tests.support.slow_jobs import slow_jobs
 
 HOUR_S = 3600
 

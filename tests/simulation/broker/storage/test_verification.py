@@ -9,9 +9,9 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
 from ternmq_store.disk.layout import file_name, queue_folder
 from ternmq_store.read import cold_read, unit_search
+from ternmq_testing.memory.memory_files import Bytes
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import SMALL_STORE, Client, World, bodies, serving, world
-from tests.support.files import Bytes
-from tests.support.virtual_time import run_in_virtual_time
 
 ROOT = Path("/broker")
 COUNT = 40

@@ -17,6 +17,7 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import service_methods
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import (
     SMALL_STORE,
     Client,
@@ -39,7 +40,6 @@ from tests.support.transactions import (
     open_producer,
     question,
 )
-from tests.support.virtual_time import run_in_virtual_time
 
 ONE = {"flights": 1}
 

@@ -13,9 +13,9 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import SMALL_STORE, Client, serving, world
 from tests.support.transactions import COMMIT, begin, bodies_of, end, find, open_producer
-from tests.support.virtual_time import run_in_virtual_time
 
 ONE = {"flights": 1}
 OPEN = transactions.TRANSACTION_OPEN

@@ -9,6 +9,7 @@ from ternmq_broker.transactions.transitions import TransitionRecord, Transitions
 from ternmq_model.errors import BrokerBusy
 from ternmq_model.response_code import ResponseCode
 from ternmq_runtime.service import OwnedTasks
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import serving
 from tests.support.transactions import (
     COMMIT,
@@ -20,7 +21,6 @@ from tests.support.transactions import (
     listed,
     rolled_back,
 )
-from tests.support.virtual_time import run_in_virtual_time
 
 KEYS = [b"%d" % number for number in range(6)]
 

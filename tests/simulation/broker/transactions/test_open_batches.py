@@ -11,6 +11,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import STAGED_QUIET_MS
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_store.queues.read_request import ReadLimits
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import serving, world
 from tests.support.transactions import (
     COMMIT,
@@ -22,7 +23,6 @@ from tests.support.transactions import (
     listed,
     rolled_back,
 )
-from tests.support.virtual_time import run_in_virtual_time
 
 QUIET_S = STAGED_QUIET_MS / 1000 + 1
 

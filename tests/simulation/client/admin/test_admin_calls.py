@@ -21,10 +21,10 @@ from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting import service_methods
 from ternmq_remoting.rpc import Call, Connection, Identity, unary
+from ternmq_testing.memory.memory_network import MemoryHost
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 from tests.support.brokers import CONFIG
-from tests.support.memory_network import MemoryHost
 from tests.support.simulated_cluster import NAMESERVER, PORT, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
 ASKED: Final = (
     service_methods.DESCRIBE_GROUP,

@@ -12,9 +12,9 @@ from ternmq_model.message import Message
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import STAGED_QUIET_MS, Resolution, TransactionState
 from ternmq_producer.staging import EndFailed, StagingProducer
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import caught_up, promote
-from tests.support.virtual_time import run_in_virtual_time
 
 QUIET_S = STAGED_QUIET_MS / 1000 + 1
 

@@ -16,9 +16,9 @@ from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting import service_methods
 from ternmq_remoting.rpc import Call, Handler, Identity, unary
+from ternmq_testing.memory.memory_network import MemoryNetwork
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.simulation.client.admin.test_admin_client import HOSTS, two_nameservers
-from tests.support.memory_network import MemoryNetwork
-from tests.support.virtual_time import run_in_virtual_time
 
 
 @dataclass

@@ -17,8 +17,8 @@ from ternmq_model.errors import (
 from ternmq_model.route import TOPICS_AT_ONCE_MAX, Permission, TopicConfig
 from ternmq_remoting.rpc import Handler
 from ternmq_remoting.service_methods import PUT_TOPICS
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
 
 
 def admin_of(cluster: SimulatedCluster) -> AdminClient:

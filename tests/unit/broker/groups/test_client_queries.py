@@ -8,7 +8,7 @@ from ternmq_broker.groups.sessions import SessionManager, SessionOutbox
 from ternmq_broker.state.clients import ClientSession, ClientTable
 from ternmq_model.address import Address
 from ternmq_protos.v1 import groups_pb2 as groups
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 
 
 def session(client_id: str) -> ClientSession:

@@ -15,7 +15,7 @@ from ternmq_broker.state.clients import ClientSession, ClientTable, GroupMembers
 from ternmq_model.address import Address
 from ternmq_model.subscription import parse_subscription
 from ternmq_protos.v1 import groups_pb2 as groups
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 
 
 def command(number: int) -> groups.SessionReply:

@@ -20,8 +20,8 @@ from ternmq_remoting.environment import Environment
 from ternmq_runtime.service import JobRunner
 from ternmq_store.message_store import MessageStore
 from ternmq_store.scan_process.frames import FrameKind, ScanAnswer, ScanRefusal, ScanRequest
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 from tests.support.scan_processes import MemoryProcesses
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ import pytest
 from ternmq_broker.scan.worker_pool import IDLE_MS, TURN_MS, ScanPool
 from ternmq_model.errors import BrokerBusy, ClosedError
 from ternmq_store.scan_process.frames import FrameKind, ScanRequest
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 from tests.support.scan_child import answer
 from tests.support.scan_processes import MemoryProcesses
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 from tests.unit.store.scan_process.test_frames import REQUEST
 
 PLAIN = replace(REQUEST, batch_rows_max=1, batch_bytes_max=8)

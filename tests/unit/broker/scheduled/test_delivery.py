@@ -17,8 +17,8 @@ from ternmq_model.record.batch import RecordBatch
 from ternmq_model.record.format import Record, decode_record
 from ternmq_model.route import TopicConfig
 from ternmq_store.message_store import AppendResult
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.records import BORN_HOST, STORE_HOST, record
-from tests.support.virtual_time import run_in_virtual_time
 
 
 @dataclass

@@ -6,14 +6,15 @@ import pytest
 
 from ternmq_broker.scheduled.wakeup_timer import WakeupTimer
 from ternmq_model.errors import StoreFull
-from tests.support.virtual_time import run_in_virtual_time
+from ternmq_runtime.timers import LOOP_TIMERS
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 
 def test_timer_wakes_once_at_the_earliest_moment_set() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         woken: list[float] = []
-        timer = WakeupTimer(lambda: woken.append(loop.time()), "messages")
+        timer = WakeupTimer(lambda: woken.append(loop.time()), "messages", LOOP_TIMERS)
         timer.set(5)
         timer.set(2)
         timer.set(9)
@@ -37,7 +38,7 @@ def test_failed_steps_are_retried_after_pauses_that_double(
     async def main() -> None:
         loop = asyncio.get_running_loop()
         woken: list[float] = []
-        timer = WakeupTimer(lambda: woken.append(round(loop.time(), 1)), "messages")
+        timer = WakeupTimer(lambda: woken.append(round(loop.time(), 1)), "messages", LOOP_TIMERS)
 
         async def failing() -> bool:
             raise StoreFull("full")

@@ -14,7 +14,7 @@ from ternmq_model.file_generations import previous_path
 from ternmq_model.json_checksum import add_checksum
 from ternmq_store.disk.state_file import replace_file
 from ternmq_store.log.log_notes import LogNotes, load_notes, save_notes
-from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
+from ternmq_testing.memory.memory_files import MemoryFileSystem, PowerLossFileSystem, PowerLost
 
 ROOT = Path("/broker")
 FOLDER = config_folder(ROOT)

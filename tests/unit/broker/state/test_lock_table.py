@@ -41,13 +41,30 @@ def test_renewal_keeps_the_token_and_restarts_the_lease() -> None:
     assert not is_good(locks, Q0, 100, now_ms=59_999)
 
 
-def test_late_or_foreign_renewal_takes_nothing() -> None:
+def test_foreign_renewal_takes_nothing() -> None:
     locks = table()
     take(locks, "a", Q0)
     assert locks.lock("G", "b", [(Q0, 100)], now_ms=1) == []
     assert locks.lock("G", "a", [(Q0, 99)], now_ms=1) == []
-    assert locks.lock("G", "a", [(Q0, 100)], now_ms=30_000) == []
     assert take(locks, "b", Q0, now_ms=30_000) == {Q0: 101}
+    assert locks.lock("G", "a", [(Q0, 100)], now_ms=30_000) == []
+
+
+def test_late_renewal_of_a_queue_that_nobody_has_used_keeps_the_token() -> None:
+    locks = table()
+    take(locks, "a", Q0)
+    assert not is_good(locks, Q0, 100, now_ms=30_000)
+    assert locks.lock("G", "a", [(Q0, 100)], now_ms=30_000) == [(Q0, 100)]
+    assert is_good(locks, Q0, 100, now_ms=59_999)
+
+
+def test_renewal_fails_after_the_use_without_a_lock_or_the_expiry() -> None:
+    locks = table()
+    take(locks, "a", Q0, Q1)
+    assert is_good(locks, Q0, 0, now_ms=30_000)
+    assert locks.lock("G", "a", [(Q0, 100), (Q1, 101)], now_ms=30_000) == [(Q1, 101)]
+    locks.expire(now_ms=60_000)
+    assert locks.lock("G", "a", [(Q1, 101)], now_ms=60_000) == []
 
 
 def test_stale_token_unlocks_nothing() -> None:

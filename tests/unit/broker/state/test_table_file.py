@@ -10,8 +10,9 @@ from ternmq_model.errors import StoreError
 from ternmq_model.file_generations import previous_path
 from ternmq_model.json_checksum import verify_checksum
 from ternmq_store.disk.state_file import read_whole
-from tests.support.files import MemoryFileSystem
-from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.memory.memory_files import MemoryFileSystem
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 PATH = Path("/state/table.json")
 

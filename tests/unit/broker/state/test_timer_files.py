@@ -7,7 +7,12 @@ from random import Random
 import numpy as np
 
 from ternmq_broker.state.timer_files import retire_wheel, retired_folder
-from tests.support.files import MemoryFileSystem, Node, PowerLossFileSystem, PowerLost
+from ternmq_testing.memory.memory_files import (
+    MemoryFileSystem,
+    Node,
+    PowerLossFileSystem,
+    PowerLost,
+)
 
 DATA = Path("/broker")
 NAMES = [f"timerlog/{0:020d}", f"timerlog/{104857600:020d}", "timerwheel"]

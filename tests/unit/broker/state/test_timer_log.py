@@ -10,7 +10,7 @@ from ternmq_broker.scheduled.timer_wheel import DueMessages
 from ternmq_broker.state import timer_log
 from ternmq_broker.state.timer_log import log_units, write_timer_log
 from ternmq_store.queues.units import UNIT
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 
 READ_MS = 1_800_000_000_400
 SECOND_MS = 1_800_000_000_000

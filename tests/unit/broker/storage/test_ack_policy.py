@@ -8,7 +8,7 @@ from ternmq_model.errors import RefusedError, StoreFailed, refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import STORED_CODES
 from ternmq_model.response_code import ResponseCode as Code
-from tests.support.virtual_time import run_in_virtual_time
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 END = PhysicalOffset(100)
 

@@ -6,7 +6,7 @@ from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_model.errors import RefusedError, StoreFailed
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode as Code
-from tests.support.virtual_time import run_in_virtual_time
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 
 def test_sync_releases_all_waiters_it_covers_and_no_others() -> None:

@@ -19,10 +19,10 @@ from ternmq_model.record.format import decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import AppendResult
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.records import BORN_HOST, STORE_HOST
 from tests.support.stores import open_store
-from tests.support.virtual_time import run_in_virtual_time
 
 V6_HOST = bytes(range(16)) + (1).to_bytes(4, "big")
 PLAIN = InternalRecord(

@@ -9,9 +9,10 @@ from ternmq_broker.storage.loop import StoreLoop
 from ternmq_store.config import FlushMode
 from ternmq_store.dispatch.log_dispatcher import DispatchResult
 from ternmq_store.message_store import MessageStore
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.memory.memory_files import MemoryFileSystem
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 from tests.support.stores import ROOT, SMALL
-from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
 
 
 class _WorkingClock(VirtualClock):

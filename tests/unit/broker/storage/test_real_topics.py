@@ -5,7 +5,7 @@ from ternmq_broker.storage.real_topics import RealTopics
 from ternmq_model.data_version import DataVersion
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import TopicConfig
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 
 REIGN_START = PhysicalOffset(1_000)
 

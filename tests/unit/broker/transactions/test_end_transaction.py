@@ -7,7 +7,7 @@ from ternmq_broker.storage.admission import Admission
 from ternmq_broker.transactions.end_transaction import EndTransactionProcessor
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode
-from tests.support.virtual_time import run_in_virtual_time
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 
 def processor(ready: asyncio.Event, *, is_closing: bool = False) -> EndTransactionProcessor:

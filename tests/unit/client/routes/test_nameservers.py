@@ -11,8 +11,8 @@ from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.rpc import Connection, Network
 from ternmq_remoting.service_methods import LIST_TOPICS
 from ternmq_runtime.service import OwnedTasks
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.scripted_scans import ScriptedClient
-from tests.support.virtual_time import run_in_virtual_time
 
 SILENT, SOUND = Address("silent", 9876), Address("sound", 9876)
 

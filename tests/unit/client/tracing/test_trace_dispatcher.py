@@ -11,7 +11,8 @@ from ternmq_client.tracing.trace_dispatcher import (
 )
 from ternmq_client.tracing.trace_records import ConsumeBegan, decode
 from ternmq_model.errors import Unreachable
-from tests.support.virtual_time import run_in_virtual_time
+from ternmq_runtime.timers import LOOP_TIMERS
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 BEGAN = ConsumeBegan(
     at_ms=5, region="R", group="G", request_id="Q", message_id="M", retries=0, keys="k1 k2"
@@ -39,7 +40,7 @@ class Broker:
 def test_ten_calls_leave_at_once_and_fewer_after_five_seconds() -> None:
     async def main() -> None:
         broker = Broker()
-        async with TraceDispatcher(broker.send) as dispatcher:
+        async with TraceDispatcher(broker.send, LOOP_TIMERS) as dispatcher:
             await asyncio.sleep(0.1)
             for _ in range(BATCH_MAX):
                 dispatcher.offer([BEGAN])
@@ -59,7 +60,7 @@ def test_ten_calls_leave_at_once_and_fewer_after_five_seconds() -> None:
 def test_excess_traces_are_dropped_and_counted() -> None:
     async def main() -> None:
         broker = Broker()
-        async with TraceDispatcher(broker.send) as dispatcher:
+        async with TraceDispatcher(broker.send, LOOP_TIMERS) as dispatcher:
             taken = [dispatcher.offer([BEGAN]) for _ in range(QUEUE_MAX + 3)]
             assert taken.count(False) == 3
             assert dispatcher.statistics.dropped == 3
@@ -74,7 +75,7 @@ def test_closing_sends_pending_traces_and_gives_up_after_three_seconds() -> None
             broker = Broker(delay_s=delay_s)
             loop = asyncio.get_running_loop()
             began_s = loop.time()
-            async with TraceDispatcher(broker.send) as dispatcher:
+            async with TraceDispatcher(broker.send, LOOP_TIMERS) as dispatcher:
                 await asyncio.sleep(0.1)
                 dispatcher.offer([BEGAN])
             assert sum(broker.counts()) == sent
@@ -86,7 +87,7 @@ def test_closing_sends_pending_traces_and_gives_up_after_three_seconds() -> None
 def test_traces_refused_by_the_broker_are_counted_and_dropped() -> None:
     async def main() -> None:
         broker = Broker(error=Unreachable("nobody there"))
-        async with TraceDispatcher(broker.send) as dispatcher:
+        async with TraceDispatcher(broker.send, LOOP_TIMERS) as dispatcher:
             for _ in range(BATCH_MAX):
                 dispatcher.offer([BEGAN])
             await asyncio.sleep(1)

@@ -21,8 +21,8 @@ from ternmq_store.disk.layout import commit_log_folder, consume_queue_folder, fi
 from ternmq_store.inspection.audit import BadPlace, StoreAudit
 from ternmq_store.inspection.recovery_preview import preview_recovery
 from ternmq_store.recovery.recovery_decisions import RecoveryDecision, UndecidedState
+from ternmq_testing.memory.memory_files import MemoryFileSystem, Node
 from tests.support.damage import CONFIG, filled
-from tests.support.files import MemoryFileSystem, Node
 from tests.support.stores import ROOT
 
 PAGE = Path(__file__).parents[4] / "docs" / "howto" / "decisions.md"

@@ -23,7 +23,7 @@ from ternmq_store.inspection.log_inspection import FoundRecord, find_log_files, 
 from ternmq_store.inspection.queue_inspection import QueueFiles
 from ternmq_store.queues.unit_files import FileUnits
 from ternmq_store.queues.units import UNIT
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, open_store, settle
 

@@ -10,7 +10,7 @@ from ternmq_broker.state.table_formats import StoredTables
 from ternmq_console.store.table_check import check_tables, known_topics, look_at_tables, table_words
 from ternmq_model.errors import StateUnreadable
 from ternmq_model.json_checksum import add_checksum
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 
 ROOT = Path("/broker")
 CONFIG = ROOT / "config"

@@ -6,8 +6,8 @@ from typing import cast
 from ternmq_consumer.listener.concurrent_service import ConcurrentConsumeService
 from ternmq_consumer.listener.consume_request import ConsumeRequest
 from ternmq_consumer.retry.send_back_outbox import SendBackBatch, SendBackOutbox
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 from tests.support.handed_out import World, of_offsets, offsets
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
 
 class Broker:

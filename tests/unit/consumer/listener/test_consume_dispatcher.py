@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from ternmq_consumer.process_queue.queue_locks import Lease
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 from tests.support.handed_out import World, offsets
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
 
 def test_queues_take_turns() -> None:

@@ -19,8 +19,9 @@ from ternmq_consumer.listener.listener_call import (
 from ternmq_consumer.process_queue.queue_locks import Lease
 from ternmq_model.errors import UsageError
 from ternmq_model.stored_message import StoredMessage
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 from tests.support.handed_out import World, of_offsets
-from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
 
 
 def hand_over(

@@ -11,8 +11,8 @@ from ternmq_consumer.process_queue.queue_locks import Lease
 from ternmq_consumer.retry.send_back_outbox import SendBackBatch, SendBackOutbox
 from ternmq_model.queue import MessageQueue
 from ternmq_model.redelivered_message import RedeliveredMessage
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 from tests.support.handed_out import World, message_at, of_offsets, offsets
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
 
 class Scene:

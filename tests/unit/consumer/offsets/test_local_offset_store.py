@@ -18,7 +18,8 @@ from ternmq_model.errors import StoreError
 from ternmq_model.names import GROUP_BYTES_MAX, check_group
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 FIRST, SECOND = MessageQueue("t", "b", 0), MessageQueue("%RETRY%g", "b", 1)
 

@@ -15,9 +15,10 @@ from ternmq_consumer.process_queue.message_rows import HandoutRows, MessageRows,
 from ternmq_model.compression import compress
 from ternmq_model.errors import MissingPackage
 from ternmq_model.stored_message import StoredMessage
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 from tests.support.handed_out import QUEUE, World, of_offsets, record_at
 from tests.support.records import sizes_of
-from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
 
 pytest.importorskip("pyarrow")
 

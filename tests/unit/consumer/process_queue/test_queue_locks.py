@@ -14,7 +14,7 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.rpc import Connection
 from ternmq_remoting.service_methods import LOCK_QUEUES, UNLOCK_QUEUES
 from ternmq_runtime.service import OwnedTasks
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 
 QUEUES = [MessageQueue("t", "b", number) for number in range(3)]
 

@@ -21,7 +21,8 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Identity
 from ternmq_runtime.service import OwnedTasks
-from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 
 QUEUE = MessageQueue("t", "b", 0)
 WINDOW = FlowControlWindow(100, 10_000)

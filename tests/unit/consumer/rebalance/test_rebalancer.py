@@ -24,6 +24,7 @@ from ternmq_model.route import BrokerData, BrokerMember, Permission, QueueData, 
 from ternmq_model.subscription import Subscription, parse_subscription
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.rpc import Connection
+from ternmq_runtime.timers import LOOP_TIMERS, Wait
 
 QUEUES = [MessageQueue("t", name, queue_id) for name in ("a", "b") for queue_id in (0, 1)]
 
@@ -130,7 +131,7 @@ class World:
         def settle() -> None:
             self.settled += 1
 
-        def retry() -> None:
+        def retry(_: Wait) -> None:
             self.retries += 1
 
         if not hasattr(self, "_rebalancer"):
@@ -144,6 +145,7 @@ class World:
                 allocate=self.allocate,
                 timeout_s=1,
                 take_over_wait_s=0,
+                timers=LOOP_TIMERS,
                 wall_ms=lambda: self.now_ms,
                 on_settled=settle,
                 retry_soon=retry,

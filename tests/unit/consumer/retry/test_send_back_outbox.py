@@ -22,8 +22,8 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.rpc import Connection
 from ternmq_remoting.service_methods import SEND_BACK
 from ternmq_runtime.service import OwnedTasks
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.handed_out import QUEUE, message_at, of_offsets
-from tests.support.virtual_time import run_in_virtual_time
 
 
 class Broker:

@@ -9,8 +9,8 @@ from ternmq_model.errors import ClosedError, ConnectionLost, TernError, Unreacha
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.service_methods import MEASURE_QUEUES
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.scripted_scans import ScriptedClient
-from tests.support.virtual_time import run_in_virtual_time
 
 
 def answer(request: Any) -> admin.MeasureQueuesReply:

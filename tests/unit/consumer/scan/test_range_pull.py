@@ -20,9 +20,9 @@ from ternmq_model.subscription import parse_subscription
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.service_methods import DESCRIBE_TOPIC
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.records import record, sizes_of
 from tests.support.scripted_scans import ScriptedClient, numbered
-from tests.support.virtual_time import run_in_virtual_time
 
 QUEUE = MessageQueue("T", "broker-a", 2)
 

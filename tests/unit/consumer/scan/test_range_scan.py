@@ -21,9 +21,9 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import parse_subscription
 from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.scan_child import SCHEMA
 from tests.support.scripted_scans import ScriptedClient
-from tests.support.virtual_time import run_in_virtual_time
 
 QUEUE = MessageQueue("T", "broker-a", 2)
 

@@ -6,7 +6,7 @@ from ternmq_model.message import SendResult, SendStatus
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.batch.bulk import Bulk
-from tests.support.virtual_time import run_in_virtual_time
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 QUEUE = MessageQueue("T", "broker-a", 3)
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ternmq_producer.batch.send_buffer import SendBuffer
-from tests.support.virtual_time import run_in_virtual_time
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 
 def test_space_is_given_in_the_order_of_requests() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 
 from ternmq_producer.send.ticket_queue import Ticket, TicketQueues
-from tests.support.virtual_time import run_in_virtual_time
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 
 def test_queue_lets_one_in_after_the_other_and_forgets_who_left() -> None:

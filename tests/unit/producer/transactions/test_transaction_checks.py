@@ -16,9 +16,10 @@ from ternmq_producer.transactions.transaction_producer import half_message
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.environment import Environment
-from tests.support.memory_network import MemoryNetwork
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.memory.memory_network import MemoryNetwork
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 from tests.support.records import record
-from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
 
 
 class AnEnds(TransactionEnds):

@@ -17,8 +17,9 @@ from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Call, Connection, ServerStream, stream
 from ternmq_remoting.service_methods import END_TRANSACTIONS
-from tests.support.memory_network import MemoryNetwork
-from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.memory.memory_network import MemoryNetwork
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 
 EndStream = ServerStream[transactions.EndTransactionsRequest, transactions.EndTransactionsReply]
 

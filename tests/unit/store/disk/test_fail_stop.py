@@ -8,7 +8,7 @@ import pytest
 
 from ternmq_store.disk.fail_stop import FailStopFileSystem
 from ternmq_store.disk.filesystem import File
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 
 ROOT = Path("/store")
 INSIDE = ROOT / "file"

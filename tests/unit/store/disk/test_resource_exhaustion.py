@@ -9,7 +9,7 @@ from ternmq_model.errors import StoreFailed, StoreFull
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.resource_exhaustion import check_full, check_only_full, is_exhausted, is_full
 from ternmq_store.message_store import MessageStore
-from tests.support.files import MemoryFile, MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFile, MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import append, drain, flush, open_store, prepare, settle
 

@@ -6,7 +6,7 @@ import pytest
 from ternmq_model.errors import StoreError
 from ternmq_model.file_generations import previous_path
 from ternmq_store.disk.state_file import read_generations, read_whole, replace_file
-from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
+from ternmq_testing.memory.memory_files import MemoryFileSystem, PowerLossFileSystem, PowerLost
 
 PATH = Path("/state/offset")
 

@@ -10,7 +10,7 @@ from ternmq_store.dispatch.topic_deletions import (
     load_deletions,
     save_deletions,
 )
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 
 PATH = Path("/store/ternmq.deletions")
 DELETIONS = {"A": PhysicalOffset(123_456), "crc32": PhysicalOffset(7)}

@@ -7,7 +7,7 @@ import pytest
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.fail_stop import FileLost
 from ternmq_store.disk.layout import abort_path
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, open_store
 

@@ -23,7 +23,7 @@ from ternmq_store.disk.layout import (
 from ternmq_store.disk.state_file import replace_file
 from ternmq_store.durability.missing_files import CheckedFile
 from ternmq_store.message_store import MessageStore
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, HandClock, append, checkpoint, drain, open_store, settle
 

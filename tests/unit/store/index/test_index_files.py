@@ -22,7 +22,7 @@ from ternmq_store.index.index_format import (
     decode_header,
     encode_slot,
 )
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.index_queries import query
 from tests.support.stores import HandClock
 

@@ -13,7 +13,7 @@ from ternmq_store.inspection.log_inspection import FoundRecord, find_log_files, 
 from ternmq_store.log.checksum_ranges import ChecksumRange
 from ternmq_store.log.log_notes import LogNotes, load_notes, save_notes
 from ternmq_store.truncation.log_truncation import truncate_log
-from tests.support.files import MemoryFile, MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFile, MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow, open_replica
 from tests.support.stores import ROOT, SMALL, HandClock, append, open_store, settle

@@ -7,8 +7,8 @@ import pytest
 from ternmq_model.errors import StoreError, UsageError
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.inspection.log_file_changes import plan_changes
+from ternmq_testing.memory.memory_files import MemoryFileSystem, Node
 from tests.support.damage import CONFIG, Key, filled, readable
-from tests.support.files import MemoryFileSystem, Node
 from tests.support.stores import ROOT, open_store, whole
 
 FOLDER = commit_log_folder(ROOT)

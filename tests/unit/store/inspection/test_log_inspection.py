@@ -12,7 +12,7 @@ from ternmq_store.inspection.log_inspection import (
     find_log_files,
     walk_log,
 )
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, append, open_store, settle
 

@@ -8,7 +8,7 @@ from ternmq_store.inspection.queue_inspection import (
 )
 from ternmq_store.queues.unit_files import walk_units
 from ternmq_store.queues.units import UNIT, unit_of
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, open_store, settle
 

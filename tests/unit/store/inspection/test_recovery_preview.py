@@ -24,8 +24,8 @@ from ternmq_store.inspection.recovery_preview import (
 from ternmq_store.opened_files import RecoveryAction
 from ternmq_store.recovery.log_recovery import open_files
 from ternmq_store.recovery.recovery_decisions import UndecidedStore
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.damage import CONFIG, copied, filled
-from tests.support.files import MemoryFileSystem
 from tests.support.stores import ROOT
 from tests.unit.store.inspection.test_audit import ReadOnlyFileSystem
 

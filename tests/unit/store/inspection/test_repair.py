@@ -21,8 +21,8 @@ from ternmq_store.inspection.repair import (
     queue_paths,
 )
 from ternmq_store.queues.units import UNIT
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.damage import CONFIG, copied, filled, readable
-from tests.support.files import MemoryFileSystem
 from tests.support.stores import ROOT, open_store, queue_files
 
 QUEUES = [("A", 0), ("A", 1), ("B", 0)]

@@ -10,7 +10,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.layout import commit_log_folder, file_name, next_file_path
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.file_allocation import AllocateTask
-from tests.support.files import MemoryFileSystem, PowerLossFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, append, open_store, prepare, settle
 

@@ -9,7 +9,7 @@ from ternmq_model.message_batch import decode_records
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record.checksum import RESERVED_CHECKSUM, has_checksum, verify_checksum
 from ternmq_model.record.format import PROPERTIES_BYTES_MAX
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import batch_of, record, sizes_of
 from tests.support.stores import SMALL, append, drain, open_store, settle, whole
 

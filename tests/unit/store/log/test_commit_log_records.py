@@ -13,7 +13,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.record.checksum import verify_checksum
 from ternmq_model.record.format import BLANK_BYTES, MAGIC_V2, encode_blank
 from ternmq_store.disk.layout import commit_log_folder, file_name
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST, batch_of, record, sizes_of
 from tests.support.stores import (
     ROOT,

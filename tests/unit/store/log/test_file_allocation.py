@@ -13,7 +13,7 @@ from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.log.file_allocation import AllocateTask, FillTask
 from ternmq_store.message_store import MessageStore
-from tests.support.files import MemoryFileSystem, Node
+from ternmq_testing.memory.memory_files import MemoryFileSystem, Node
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow, open_replica
 from tests.support.stores import ROOT, SMALL, append, drain, open_store, prepare, settle

@@ -24,7 +24,7 @@ from ternmq_store.log.log_notes import (
     save_notes,
 )
 from ternmq_store.log.quarantine import DamagedRange
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.stores import ROOT
 
 OFFSETS = st.integers(0, 1 << 62).map(PhysicalOffset)

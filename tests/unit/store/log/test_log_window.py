@@ -15,7 +15,7 @@ from ternmq_model.record.format import (
 )
 from ternmq_model.record.scanner import Verify
 from ternmq_store.log.log_window import LogWindow, WalkStep
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST
 
 BASE = PhysicalOffset(1 << 20)

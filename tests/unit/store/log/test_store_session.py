@@ -11,7 +11,7 @@ from ternmq_store.disk.state_file import read_generations, replace_file
 from ternmq_store.log.clock_moves import ClockDoubt, ClockMove, ClockNotes, TimerMove
 from ternmq_store.log.log_notes import decode_notes
 from ternmq_store.message_store import MessageStore
-from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
+from ternmq_testing.memory.memory_files import MemoryFileSystem, PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, checkpoint, open_store, settle
 

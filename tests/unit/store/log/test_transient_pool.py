@@ -13,7 +13,7 @@ from ternmq_store.disk.layout import checkpoint_path
 from ternmq_store.log.checkpoint import decode_checkpoint
 from ternmq_store.log.transient_pool import BusyReason, PoolWrite, TransientPool
 from ternmq_store.message_store import MessageStore
-from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
+from ternmq_testing.memory.memory_files import MemoryFileSystem, PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
 from tests.support.stores import (
     ROOT,

@@ -2,7 +2,7 @@
 
 from ternmq_store.message_store import MessageStore
 from ternmq_store.query.key_search import KeyQuery
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import HandClock, append, flush, open_store, prepare, settle, whole
 

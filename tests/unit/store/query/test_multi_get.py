@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ternmq_store.disk.layout import file_name, queue_folder
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, append, flush, open_store, settle, whole
 

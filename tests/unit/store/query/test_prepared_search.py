@@ -7,7 +7,7 @@ from ternmq_model.record.format import FLAG_COMMIT
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.message_store import MessageStore
 from ternmq_store.query.prepared_search import PreparedSearch
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST
 from tests.support.stores import ROOT, SMALL, delete, open_store, prepare, settle
 

@@ -12,7 +12,7 @@ from ternmq_store.query import range_size
 from ternmq_store.query.range_size import QueueRangeSize
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import PADDING_SIZE, make_units
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 
 FILE_UNITS = 16
 

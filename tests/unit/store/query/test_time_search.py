@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ternmq_model.offsets import UNIT_BYTES, QueueOffset
 from ternmq_store.disk.layout import file_name, queue_folder
 from ternmq_store.query.time_search import BoundaryType, find_offset
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, HandClock, append, open_store, prepare, settle
 

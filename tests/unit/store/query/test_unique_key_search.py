@@ -6,7 +6,7 @@ import pytest
 
 from ternmq_store.dispatch import log_dispatcher
 from ternmq_store.message_store import MessageStore
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import SMALL, append, open_store, prepare, settle
 

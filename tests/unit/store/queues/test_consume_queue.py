@@ -11,7 +11,7 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_store.disk.mapped_file_queue import find_files
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import PADDING_SIZE, Units, make_units
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.stores import ROOT, queue_files, units_in
 
 

@@ -12,7 +12,7 @@ from ternmq_store.disk.mapped_file_queue import find_files
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queue_ext import ConsumeQueueExt, ExtRows, is_address
 from ternmq_store.queues.units import Units, make_units
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, append, flush, open_store, settle
 

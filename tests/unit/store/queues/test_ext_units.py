@@ -6,7 +6,7 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.queues.consume_queue_ext import ConsumeQueueExt, ExtRows
 from ternmq_store.queues.ext_units import BitMapFilter
 from ternmq_store.queues.units import Units, make_units
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.stores import ROOT
 
 TEST = BitMapFilter(b"\x01\x80", begin=101)

@@ -2,7 +2,7 @@
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import decode_record
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import append, drain, open_store, prepare, settle
 

@@ -10,7 +10,7 @@ from ternmq_store.disk.mapped_file_queue import find_files
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.unit_files import count_written, walk_units
 from ternmq_store.queues.units import UNIT, make_units, read_units
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.stores import ROOT
 
 

@@ -15,7 +15,7 @@ from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
 from ternmq_store.queues.units import read_unit
 from ternmq_store.read import store_reads
 from ternmq_store.read.cold_read import ColdRead
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, open_store, settle
 

@@ -16,7 +16,7 @@ from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult
 from ternmq_store.queues.units import PADDING_SIZE, UNIT
 from ternmq_store.read.cold_read import ColdRead
 from ternmq_store.read.record_reader import ColdRecord
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST, batch_of, record, sizes_of
 from tests.support.stores import (
     ROOT,

@@ -13,7 +13,7 @@ from ternmq_store.query.key_search import KeyQuery
 from ternmq_store.query.time_search import BoundaryType
 from ternmq_store.read.record_reader import ColdRecord
 from ternmq_store.replication.log_feed import ColdSlice
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, open_store, settle
 

@@ -26,8 +26,8 @@ from ternmq_store.read.unit_search import (
     searched_at,
     with_searched,
 )
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.damage import readable
-from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, checkpoint, drain, open_store, settle, whole
 

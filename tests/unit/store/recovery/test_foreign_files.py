@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_store.recovery.foreign_files import set_aside_file, set_aside_surplus
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 
 ROOT = Path("/store")
 ASIDE = ROOT / "aside"

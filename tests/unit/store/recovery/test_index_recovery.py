@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.index.index_format import IndexHeader, decode_header
-from tests.support.files import MemoryFileSystem, PowerLossFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.index_queries import query
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, HandClock, append, checkpoint, open_store, settle

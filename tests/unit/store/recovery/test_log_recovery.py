@@ -24,8 +24,8 @@ from ternmq_store.log.checkpoint import decode_checkpoint, encode_checkpoint
 from ternmq_store.log.flush import write_checkpoint
 from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.units import PADDING_SIZE
+from ternmq_testing.memory.memory_files import MemoryFileSystem, PowerLossFileSystem, PowerLost
 from tests.support.damage import CONFIG, blank_record, check_index, copied, readable
-from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow, log_of
 from tests.support.stores import (

@@ -8,8 +8,8 @@ from ternmq_store.log.log_notes import load_notes
 from ternmq_store.message_store import MessageStore
 from ternmq_store.replication.log_slice import LogSlice
 from ternmq_store.retention.retention import DiskLevel
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.damage import CONFIG, readable
-from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow, log_of, next_slice, take
 from tests.support.stores import (

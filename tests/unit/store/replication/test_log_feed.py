@@ -8,8 +8,8 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
 from ternmq_store.replication.log_feed import ColdSlice
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.damage import CONFIG
-from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow, log_of, next_slice
 from tests.support.stores import SMALL, append, commit, delete, open_store, settle

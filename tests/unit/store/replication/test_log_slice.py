@@ -4,7 +4,7 @@ from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record.format import encode_blank
 from ternmq_store.replication.log_slice import check_slice, take_records
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.replicas import log_of
 from tests.support.stores import append, open_store

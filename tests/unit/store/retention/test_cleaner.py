@@ -17,7 +17,7 @@ from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.read_request import ReadStatus
 from ternmq_store.retention.clean_tasks import CleanTask, FileRemoval
 from ternmq_store.retention.retention import DiskLevel
-from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
+from ternmq_testing.memory.memory_files import MemoryFileSystem, PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
 from tests.support.stores import (
     ROOT,

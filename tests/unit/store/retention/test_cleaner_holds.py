@@ -9,7 +9,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.layout import commit_log_folder
 from ternmq_store.message_store import MessageStore
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, HandClock, append, checkpoint, open_store, settle
 

@@ -9,8 +9,8 @@ from ternmq_model.errors import MessageDamaged, StoreError
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.scan.directory import StoreDirectory
 from ternmq_store.scan.scan_spec import ScanRange, ScanSpec
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from tests.support.damage import copied
-from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, append, open_store, settle
 

@@ -9,7 +9,7 @@ import pytest
 from ternmq_model.errors import MessageDamaged, RangeGone
 from ternmq_store.scan.directory import StoreDirectory
 from ternmq_store.scan.scan_spec import ScanSpec, ScanStep
-from tests.support.files import MemoryFile, MemoryFileSystem, Node
+from ternmq_testing.memory.memory_files import MemoryFile, MemoryFileSystem, Node
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, HandClock, append, flush, open_store, settle
 

@@ -22,7 +22,7 @@ from ternmq_store.queues.units import Unit, UnitRepair, make_padding, unit_bytes
 from ternmq_store.read.unit_search import UnitSearch
 from ternmq_store.scan.directory import StoreDirectory
 from ternmq_store.scan.scan_spec import ScanRange, ScanSpec, ScanStep
-from tests.support.files import MemoryFile, MemoryFileSystem, MemoryRegion, Node
+from ternmq_testing.memory.memory_files import MemoryFile, MemoryFileSystem, MemoryRegion, Node
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, HandClock, append, open_store, settle
 

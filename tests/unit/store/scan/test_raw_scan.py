@@ -11,7 +11,7 @@ from ternmq_store.inspection.log_inspection import next_piece
 from ternmq_store.log.log_window import LogWindow
 from ternmq_store.scan.directory import StoreDirectory
 from ternmq_store.scan.scan_spec import ScanSpec, ScanStep
-from tests.support.files import MemoryFileSystem, Node
+from ternmq_testing.memory.memory_files import MemoryFileSystem, Node
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, append, flush, open_store
 

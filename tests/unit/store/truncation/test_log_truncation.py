@@ -10,8 +10,8 @@ from ternmq_store.log.log_notes import load_notes
 from ternmq_store.message_store import MessageStore
 from ternmq_store.truncation import log_truncation
 from ternmq_store.truncation.log_truncation import Truncation, reset_log, truncate_log
+from ternmq_testing.memory.memory_files import MemoryFileSystem, PowerLost
 from tests.support.damage import CONFIG, check_index, readable
-from tests.support.files import MemoryFileSystem, PowerLost
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow, log_of
 from tests.support.stores import ROOT, HandClock, append, checkpoint, open_store, settle

@@ -20,8 +20,8 @@ from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.message_store import MessageStore
 from ternmq_store.query.key_search import KeyQuery
 from ternmq_store.verification.verification import ROUND_PAUSE_MS, VerifiedChunk
+from ternmq_testing.memory.memory_files import Bytes, MemoryFileSystem
 from tests.support.damage import readable
-from tests.support.files import Bytes, MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import (
     ROOT,

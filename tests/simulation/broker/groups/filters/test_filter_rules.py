@@ -11,8 +11,8 @@ from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_runtime.service import OwnedTasks
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import CONFIG, SMALL_STORE, Client, Puller, bodies, serving, world
-from tests.support.virtual_time import run_in_virtual_time
 
 
 def where(condition: str, **fields: Any) -> messages.Subscription:

@@ -5,8 +5,8 @@ import pytest
 from ternmq_model.errors import MessageRefused
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import serving, stored
-from tests.support.virtual_time import run_in_virtual_time
 
 
 def test_client_may_send_to_its_retry_topic_until_retries_run_out() -> None:

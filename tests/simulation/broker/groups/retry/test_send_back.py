@@ -14,8 +14,8 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, membership, serving, stored, world
-from tests.support.virtual_time import run_in_virtual_time
 
 
 def failed(message: StoredMessage, topic: str = "A", **fields: Any) -> groups.FailedMessage:

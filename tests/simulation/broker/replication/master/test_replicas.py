@@ -9,9 +9,9 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.followed import EPOCHS, Master, Slave, ended, probed, reigning, soon
 from tests.support.replicas import log_of
-from tests.support.virtual_time import run_in_virtual_time, until
 
 
 def test_bytes_go_to_slaves_before_the_masters_disk_has_them() -> None:

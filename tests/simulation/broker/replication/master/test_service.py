@@ -12,10 +12,10 @@ from ternmq_model.epochs import EPOCH_STEP_MAX
 from ternmq_model.errors import RefusedError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode as Code
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.followed import EPOCHS, NOBODY, OWN_ID, probed, reigning, soon
 from tests.support.replicas import log_of
 from tests.support.stores import SMALL
-from tests.support.virtual_time import run_in_virtual_time
 
 
 def test_new_slave_gets_the_whole_log_and_then_every_append() -> None:

@@ -12,8 +12,8 @@ from ternmq_model.route import BrokerMember, TopicConfig
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.rpc import Call, Identity, ServerStream, stream
 from ternmq_remoting.service_methods import METADATA
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.metadata import MASTER, Member, Pair, pair
-from tests.support.virtual_time import run_in_virtual_time, until
 
 LONG = "g" * 200
 """A group as RocketMQ up to 5.3 has them."""

@@ -19,11 +19,11 @@ from ternmq_model.subscription import SQL92, parse_subscription
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.rpc import Call, ServerStream, stream
 from ternmq_remoting.service_methods import METADATA
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.metadata import Pair, member, pair, same
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow
 from tests.support.stores import append, settle
-from tests.support.virtual_time import run_in_virtual_time, until
 
 SECOND_S = 1.0
 

@@ -8,7 +8,7 @@ from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import PermissionRefused, RefusedError
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.route import Permission, TopicConfig
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 
 GROUP = GroupSettings("G", retry_queues=2)
 

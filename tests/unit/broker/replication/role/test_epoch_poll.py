@@ -23,8 +23,9 @@ from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Call, unary
 from ternmq_remoting.service_methods import GET_EPOCH, REPLICATION_STATUS
-from tests.support.memory_network import MemoryNetwork
-from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.memory.memory_network import MemoryNetwork
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 
 SOMEWHERE = Address("0.0.0.0", 1)
 

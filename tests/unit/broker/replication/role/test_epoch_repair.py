@@ -26,8 +26,8 @@ from ternmq_model.epochs import EPOCH_MAX, EPOCH_STEP_MAX
 from ternmq_model.errors import StoreError, StoreNotFound
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember
-from tests.support.files import MemoryFileSystem
-from tests.support.virtual_time import InlineBlocking
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 
 ROOT = Path("/broker")
 MADE_UP = 1 << 62

@@ -19,8 +19,9 @@ from ternmq_remoting.converters import endpoint_to_pb
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Call, Identity, unary
 from ternmq_remoting.service_methods import GET_CLUSTER
-from tests.support.memory_network import MemoryNetwork
-from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.memory.memory_network import MemoryNetwork
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 
 NS = (Address("ns1", 9876), Address("ns2", 9876))
 A, B = Address("a", 10911), Address("b", 10911)

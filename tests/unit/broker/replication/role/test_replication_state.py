@@ -14,9 +14,10 @@ from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember
 from ternmq_store.disk.reserve_file import keep_reserve
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.memory.memory_files import MemoryFileSystem, PowerLossFileSystem, PowerLost
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.failpoints import FailingDisk
-from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
-from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
 
 ROOT = Path("/broker")
 FOLDER = ROOT / "config"

@@ -30,9 +30,9 @@ from ternmq_model.address import Address
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
-from tests.support.files import MemoryFileSystem
+from ternmq_testing.memory.memory_files import MemoryFileSystem
+from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 from tests.support.stores import SMALL
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
 EPOCHS = (Epoch(3, PhysicalOffset(0)),)
 MASTER = BrokerConfig()

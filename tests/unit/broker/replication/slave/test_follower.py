@@ -16,8 +16,9 @@ from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_store.config import FlushMode
 from ternmq_store.retention.retention import DiskLevel
-from tests.support.files import MemoryFileSystem, PowerLossFileSystem
-from tests.support.memory_network import MemoryNetwork
+from ternmq_testing.memory.memory_files import MemoryFileSystem, PowerLossFileSystem
+from ternmq_testing.memory.memory_network import MemoryNetwork
+from ternmq_testing.time.virtual_time import run_in_virtual_time, until
 from tests.support.replicas import log_of
 from tests.support.stores import SMALL, open_store
 from tests.support.toy_master import (
@@ -29,7 +30,6 @@ from tests.support.toy_master import (
     toy_master,
     toy_slave,
 )
-from tests.support.virtual_time import run_in_virtual_time, until
 
 Scenario = Callable[[MemoryNetwork], Awaitable[None]]
 

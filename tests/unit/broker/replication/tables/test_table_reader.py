@@ -14,8 +14,9 @@ from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.rpc import Call, ServerStream, stream
 from ternmq_remoting.service_methods import METADATA
-from tests.support.memory_network import MemoryNetwork
-from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.memory.memory_network import MemoryNetwork
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 MASTER = Address("m", 10_911)
 Reply = replication.MetadataReply

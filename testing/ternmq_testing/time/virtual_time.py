@@ -9,18 +9,15 @@ and an in-memory network. Prior art: Trio's `MockClock` with `autojump_threshold
 import asyncio
 import contextlib
 import selectors
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import Any, ParamSpec, TypeVar
-
-import pytest
 
 from ternmq_model.errors import TernError
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Network
-from ternmq_runtime import service
 from ternmq_runtime.processes import Processes
+from ternmq_testing.memory.inline_blocking import InlineBlocking
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,14 +30,25 @@ _TIMER_SLACK_MS = 1e-5
 it slept for 300."""
 
 
+_TURNS_MAX = 1_000_000
+"""Turns without time, a minute of computing, of a task that retries at once and never waits."""
+
+
 class _JumpingSelector(selectors.DefaultSelector):
     """Never sleeps: moves its loop's time on instead."""
 
     loop: "VirtualTimeLoop"
+    turns = 0
+    """Turns of the loop since time has moved."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout == 0:
+            self.turns += 1
+            if self.turns > _TURNS_MAX:
+                self.turns = 0
+                raise RuntimeError("livelock: tasks run without an end, and no time passes")
             return []  # tasks are ready: signals are looked for before time moves, not each turn
+        self.turns = 0
         ready = super().select(0)
         if not ready and not self.loop.wake():
             if timeout is None:
@@ -102,7 +110,7 @@ async def until(holds: Callable[[], bool | Awaitable[bool]], within_s: float = 4
     every 50 ms.
 
     Raises:
-        TimeoutError: It did not hold within `within_s` of virtual time.
+        TimeoutError: The condition did not hold within `within_s` of virtual time.
     """
 
     def is_met() -> bool | Awaitable[bool]:
@@ -123,28 +131,11 @@ async def until(holds: Callable[[], bool | Awaitable[bool]], within_s: float = 4
             await loop.until(lambda: is_met() is True)
 
 
-@contextmanager
-def slow_jobs(pause_s: float = 30.0) -> Generator[None]:
-    """Let idle jobs of every service and client pause for at least `pause_s` in the block.
-
-    For hours in which nothing but timers, messages and woken jobs matters: a cluster's idle jobs
-    take a millisecond of CPU for each second. Longer pauses would lose registrations and locks.
-    """
-    wait = service._wait  # pyright: ignore[reportPrivateUsage]
-
-    async def wait_longer(waker: asyncio.Event, timeout_s: float) -> None:
-        await wait(waker, max(timeout_s, pause_s))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service, "_wait", wait_longer)
-        yield
-
-
 class VirtualClock:
     """The `Clock` of a simulation: follows a loop's time.
 
     Args:
-        loop: Whose time is read; the running one if left out.
+        loop: Loop whose time is read; None = the running one.
 
     Attributes:
         wall_offset_ms: Added to the wall clock. A test sets it to play the operator who sets a
@@ -157,6 +148,10 @@ class VirtualClock:
         self._loop = asyncio.get_running_loop() if loop is None else loop
         self.wall_offset_ms = 0
         self.asleep_ms = 0
+
+    def monotonic_s(self) -> float:
+        """Return the loop's time in seconds."""
+        return self._loop.time()
 
     def monotonic_ms(self) -> int:
         """Return the loop's time in milliseconds."""
@@ -171,47 +166,6 @@ class VirtualClock:
         return self.monotonic_ms() + self.asleep_ms
 
 
-class InlineBlocking:
-    """Runs blocking calls on the loop's thread, each at the beginning of its pause or at the end.
-
-    A disk makes durable what was written before a sync began, at some moment of the sync. A call
-    with its effect at the beginning exposes a product that counts what was written meanwhile; one
-    with its effect at the end, a product that does not wait for the end.
-
-    Args:
-        delay_s: Says how long the next call takes; by default nothing but one turn of the loop.
-        is_late: Says whether the next call takes effect at the end of its pause; by default none
-            does.
-    """
-
-    def __init__(
-        self,
-        delay_s: Callable[[], float] = lambda: 0.0,
-        is_late: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._delay_s = delay_s
-        self._is_late = is_late
-
-    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return what `function` returns, or raise what it raises, after the pause.
-
-        Cancelling stops the waiting; a function that has not run yet runs at once.
-        """
-        delay_s = self._delay_s()
-        if not self._is_late():
-            try:
-                return function(*args, **kwargs)
-            finally:
-                await asyncio.sleep(delay_s)
-        try:
-            await asyncio.sleep(delay_s)
-        except asyncio.CancelledError:
-            with contextlib.suppress(Exception):
-                function(*args, **kwargs)
-            raise
-        return function(*args, **kwargs)
-
-
 def virtual_environment(
     network: Network,
     random: Random,
@@ -223,11 +177,11 @@ def virtual_environment(
     """Return the seams of a host of a simulation.
 
     Args:
-        network: As that host sees it.
-        random: What the host draws from, and what decides which of its blocking calls are late.
+        network: Network of that host.
+        random: Randomness of the host, which decides too which of its blocking calls are late.
         delay_s: Says how long its next blocking call takes, as for `InlineBlocking`.
-        clock: Its clock, if not one of its own.
-        processes: What spawns child processes, if anything does.
+        clock: Clock of the host; None = one of its own.
+        processes: Factory of child processes, if any.
     """
     return Environment(
         clock=clock or VirtualClock(),

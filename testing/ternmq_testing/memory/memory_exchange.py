@@ -13,24 +13,26 @@ from ternmq_remoting.grpc_options import MESSAGE_BYTES_MAX
 from ternmq_remoting.rpc import Handler, Identity
 from ternmq_remoting.status import refusal_of
 from ternmq_runtime.service import OwnedTasks
-from tests.support.memory_pipe import ErrorMaker, Pipe
+from ternmq_runtime.timers import Timers
+from ternmq_testing.memory.memory_pipe import ErrorMaker, Pipe, soon
 
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Loss(enum.Enum):
-    """What the network does to one unary call."""
+    """Effect of the network on one unary call."""
 
     NONE = enum.auto()
     REQUEST = enum.auto()  # never reaches the server; the caller waits until its timeout
     REPLY = enum.auto()  # the handler runs to its end, but the caller waits until its timeout
 
 
-class Wire(Protocol):
-    """What calls, streams and servers need of the network they belong to."""
+class HostNetwork(Protocol):
+    """The network, as its calls, streams and servers see it."""
 
     crashes: list[Exception]
     stream_messages_max: int
+    timers: Timers
 
     def draw_latency_s(self) -> float:
         """Return how long the next message takes."""
@@ -75,7 +77,7 @@ class MemoryServer:
 
     def __init__(
         self,
-        network: Wire,
+        network: HostNetwork,
         host: str,
         listen: Address,
         handlers: Sequence[Handler],
@@ -134,7 +136,7 @@ class Exchange:
 
     task: asyncio.Task[None] | None = None
 
-    def __init__(self, network: Wire, connection: Caller, server: MemoryServer) -> None:
+    def __init__(self, network: HostNetwork, connection: Caller, server: MemoryServer) -> None:
         self.caller, self.server = connection.host, server.host
         self.hosts = frozenset({connection.host, server.host})
         self._network = network
@@ -173,7 +175,9 @@ class Exchange:
 
 
 class UnaryExchange(Exchange):
-    def __init__(self, network: Wire, connection: Caller, server: MemoryServer) -> None:
+    """One running call."""
+
+    def __init__(self, network: HostNetwork, connection: Caller, server: MemoryServer) -> None:
         super().__init__(network, connection, server)
         self.is_settled = False
         self._outcome: asyncio.Future[bytes | ErrorMaker] = (
@@ -184,9 +188,10 @@ class UnaryExchange(Exchange):
         """Give the caller `outcome` after its latency, whatever breaks meanwhile."""
         if not self.is_settled:
             self.is_settled = True
-            asyncio.get_running_loop().call_later(latency_s, self._arrive, outcome)
+            soon(self._network.timers, latency_s, self._arrive, outcome)
 
     def fail(self, error: ErrorMaker) -> None:
+        """Give the caller `error` at once."""
         self.settle(error, latency_s=0)
 
     def _arrive(self, outcome: bytes | ErrorMaker) -> None:
@@ -194,6 +199,7 @@ class UnaryExchange(Exchange):
             self._outcome.set_result(outcome)
 
     async def reply(self) -> bytes:
+        """Wait for the outcome; return the reply, or raise the error."""
         outcome = await self._outcome
         if isinstance(outcome, bytes):
             return outcome
@@ -201,9 +207,11 @@ class UnaryExchange(Exchange):
 
 
 class StreamExchange(Exchange):
+    """One open stream."""
+
     def __init__(
         self,
-        network: Wire,
+        network: HostNetwork,
         connection: Caller,
         server: MemoryServer,
         pipes: tuple[Pipe, Pipe],
@@ -212,10 +220,12 @@ class StreamExchange(Exchange):
         self._pipes = pipes
 
     def lose(self, sender: str, is_lost: bool) -> None:
+        """Let what `sender` says stand still, or go on."""
         up, down = self._pipes
         (up if sender == self.caller else down).stall(is_lost)
 
     def fail(self, error: ErrorMaker) -> None:
+        """Break both directions off."""
         for pipe in self._pipes:
             pipe.break_off(error)
 

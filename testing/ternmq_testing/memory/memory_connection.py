@@ -30,16 +30,16 @@ from ternmq_remoting.rpc import (
     UnaryRpc,
 )
 from ternmq_remoting.status import refusal_of
-from tests.support.memory_exchange import (
+from ternmq_testing.memory.memory_exchange import (
     Exchange,
+    HostNetwork,
     Loss,
     MemoryServer,
     StreamExchange,
     UnaryExchange,
-    Wire,
     check_size,
 )
-from tests.support.memory_pipe import ErrorMaker, Pipe
+from ternmq_testing.memory.memory_pipe import ErrorMaker, Pipe, soon
 
 ReadT = TypeVar("ReadT", bound=ProtoMessage)
 WriteT = TypeVar("WriteT", bound=ProtoMessage)
@@ -49,7 +49,7 @@ class MemoryConnection:
     """A caller's way to one address. Owns its calls and streams until `close`."""
 
     def __init__(
-        self, network: Wire, host: str, address: Address, identity: Identity | None = None
+        self, network: HostNetwork, host: str, address: Address, identity: Identity | None = None
     ) -> None:
         self.host = host
         self.identity = identity
@@ -64,7 +64,7 @@ class MemoryConnection:
 
     @property
     def address(self) -> Address:
-        """Where the peer is."""
+        """Address of the peer."""
         return self._address
 
     async def call(self, rpc: UnaryRpc[Req, Rep], request: Req, *, timeout_s: float) -> Rep:
@@ -73,7 +73,7 @@ class MemoryConnection:
         payload = request.SerializeToString()
         check_size(payload, self._address)
         try:
-            async with asyncio.timeout(timeout_s):
+            async with self._network.timers.timeout(timeout_s):
                 raw = await self._exchange(rpc, payload)
         except TimeoutError:
             raise RequestTimedOut(f"{self._address}: no answer in time") from None
@@ -87,7 +87,8 @@ class MemoryConnection:
         """Begin a stream."""
         self._check_open()
         capacity = self._network.stream_messages_max
-        up, down = Pipe(capacity=capacity), Pipe(capacity=capacity)
+        timers = self._network.timers
+        up, down = Pipe(timers, capacity=capacity), Pipe(timers, capacity=capacity)
         stream = MemoryClientStream[Rep, Req](self._network, down, up, rpc.reply, self._address)
         try:
             server = self._network.server_at(self.host, self._address)
@@ -131,7 +132,7 @@ class MemoryConnection:
                 work = self._serve_unary(rpc, payload, server, exchange, loss)
                 exchange.start(work, rpc.path)
 
-        timer = asyncio.get_running_loop().call_later(self._network.draw_latency_s(), arrive)
+        timer = soon(self._network.timers, self._network.draw_latency_s(), arrive)
         try:
             return await exchange.reply()
         finally:
@@ -201,7 +202,9 @@ class MemoryConnection:
 class MemoryServerStream(Generic[ReadT, WriteT]):
     """A handler's side of one stream."""
 
-    def __init__(self, network: Wire, incoming: Pipe, outgoing: Pipe, request: type[ReadT]) -> None:
+    def __init__(
+        self, network: HostNetwork, incoming: Pipe, outgoing: Pipe, request: type[ReadT]
+    ) -> None:
         self._network = network
         self._incoming = incoming
         self._outgoing = outgoing
@@ -225,7 +228,7 @@ class MemoryClientStream(Generic[ReadT, WriteT]):
 
     def __init__(
         self,
-        network: Wire,
+        network: HostNetwork,
         incoming: Pipe,
         outgoing: Pipe,
         parser: type[ReadT],

@@ -6,11 +6,11 @@ import pytest
 
 from ternmq_model.clock import Clock
 from ternmq_remoting.environment import Blocking
-from tests.support.files import PowerLossFileSystem
-from tests.support.memory_network import MemoryNetwork
-from tests.support.virtual_time import (
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.memory.memory_files import PowerLossFileSystem
+from ternmq_testing.memory.memory_network import MemoryNetwork
+from ternmq_testing.time.virtual_time import (
     EPOCH_MS,
-    InlineBlocking,
     VirtualClock,
     run_in_virtual_time,
     until,

@@ -9,7 +9,6 @@ Every host has a name that others dial. Loopback names mean the host itself; wha
 reference. Errors are those of the gRPC network: a contract test runs against both.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
@@ -21,9 +20,10 @@ from ternmq_model.errors import CannotListen, ClosedError, ConnectionLost, Unrea
 from ternmq_remoting.peer import is_expected
 from ternmq_remoting.rpc import Connection, Handler, Identity, Server
 from ternmq_runtime.service import OwnedTasks
-from tests.support.memory_connection import MemoryConnection
-from tests.support.memory_exchange import LOOPBACK_HOSTS, Exchange, MemoryServer
-from tests.support.memory_exchange import Loss as Loss
+from ternmq_runtime.timers import LOOP_TIMERS, Timers
+from ternmq_testing.memory.memory_connection import MemoryConnection
+from ternmq_testing.memory.memory_exchange import LOOPBACK_HOSTS, Exchange, MemoryServer
+from ternmq_testing.memory.memory_exchange import Loss as Loss
 
 _ANY: Final = frozenset({"0.0.0.0", "::"})
 _FIRST_FREE_PORT: Final = 50_000
@@ -58,12 +58,15 @@ class MemoryNetwork:
         random: For latencies.
         latency_s: Draws the delay of one message, in seconds. None = no delay.
         stream_messages_max: Unread messages of one direction of a stream; a further write waits.
-        grace_s: How long a server that leaves waits for its unary calls. Streams end at once.
+        grace_s: Time for which a server that leaves waits for its calls, s. Streams end at once.
+        timers: Timers of latencies and timeouts.
+        on_message: Called for each message that is sent.
 
     Attributes:
+        elsewhere: Address that a host reaches under every address of no known host, by the host.
         loss: Asked for every unary call with the RPC's path. A test may replace it at any time.
-        crashes: What handlers raised that is no `TernError`, in order. Whatever is left here when
-            the block ends comes out of it in an `ExceptionGroup`.
+        crashes: Errors of handlers other than a `TernError`, in order. The block raises those that
+            are left at its end, in an `ExceptionGroup`.
     """
 
     def __init__(
@@ -73,14 +76,20 @@ class MemoryNetwork:
         latency_s: Callable[[Random], float] | None = None,
         stream_messages_max: int = 16,
         grace_s: float = 1.0,
+        timers: Timers = LOOP_TIMERS,
+        on_message: Callable[[], None] = lambda: None,
     ) -> None:
+        self.elsewhere: dict[str, Address] = {}
         self.loss: Callable[[str], Loss] = no_loss
         self.crashes: list[Exception] = []
         self.stream_messages_max = stream_messages_max
         self.grace_s = grace_s
+        self.timers = timers
+        self._on_message = on_message
         self._random = random
         self._latency_s = latency_s
         self._hosts: dict[str, MemoryHost] = {}
+        self._names: set[str] = set()
         self._servers: dict[tuple[str, int], MemoryServer] = {}
         self._exchanges: dict[Exchange, None] = {}  # a dict keeps order: runs must repeat
         self._partitions: set[frozenset[str]] = set()
@@ -107,6 +116,7 @@ class MemoryNetwork:
 
     def host(self, name: str) -> "MemoryHost":
         """Return the network as the host `name` sees it. The same name is the same host."""
+        self._names.add(name)
         return self._hosts.setdefault(name, MemoryHost(self, name))
 
     async def connect(
@@ -161,11 +171,10 @@ class MemoryNetwork:
             self.cut(host, other)
             return
         self._unheard[host, other] = None
-        loop = asyncio.get_running_loop()
         for exchange in list(self._exchanges):
             if exchange.hosts == frozenset({host, other}):
                 exchange.lose(host, is_lost=True)
-                loop.call_later(KEEPALIVE_S, self._give_up, exchange, host, other)
+                self.timers.call_later(KEEPALIVE_S, self._give_up, exchange, host, other)
 
     def _give_up(self, exchange: Exchange, host: str, other: str) -> None:
         if exchange in self._exchanges and (host, other) in self._unheard:
@@ -188,6 +197,7 @@ class MemoryNetwork:
 
     def draw_latency_s(self) -> float:
         """Return how long the next message takes."""
+        self._on_message()
         return 0.0 if self._latency_s is None else self._latency_s(self._random)
 
     def is_partitioned(self, host: str, other: str) -> bool:
@@ -202,6 +212,8 @@ class MemoryNetwork:
             Unreachable: Nobody does, or a partition lies between.
         """
         host = client_host if address.host in LOOPBACK_HOSTS | _ANY else address.host
+        if client_host in self.elsewhere and (host == client_host or host not in self._names):
+            host, address = self.elsewhere[client_host].host, self.elsewhere[client_host]
         server = self._servers.get((host, address.port))
         if frozenset({client_host, host}) in self._partitions:
             raise Unreachable(f"{address}: no route to host")
@@ -272,7 +284,7 @@ class MemoryHost:
     ) -> Connection:
         """Return a connection to the first of `addresses` that answers as expected."""
         if self.is_dead():
-            await asyncio.sleep(timeout_s)
+            await self._network.timers.sleep(timeout_s)
             raise Unreachable(f"host {self.name} is dead")
         refused: list[str] = []
         answers: list[tuple[float, int]] = []
@@ -296,10 +308,10 @@ class MemoryHost:
                 answers.append((round_trip_s, index))
                 identities[index] = found
         if not answers:
-            await asyncio.sleep(timeout_s if unanswered else 0)
+            await self._network.timers.sleep(timeout_s if unanswered else 0)
             raise Unreachable("; ".join(refused) or "no address to connect to")
         round_trip_s, index = min(answers)
-        await asyncio.sleep(round_trip_s)
+        await self._network.timers.sleep(round_trip_s)
         connection = MemoryConnection(self._network, self.name, addresses[index], identities[index])
         if self.is_dead():
             connection.shut()

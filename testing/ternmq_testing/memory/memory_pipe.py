@@ -6,12 +6,22 @@ from collections.abc import Callable
 from typing import Final
 
 from ternmq_model.errors import ConnectionLost, TernError
+from ternmq_runtime.timers import TimerHandle, Timers, Ts
 
 ErrorMaker = Callable[[], TernError]
 """Makes what a stream's end raises: anew each time, since each raising has its own traceback."""
 
 _TIMER_SLACK_S: Final = 1e-6
 """asyncio may run a timer up to one clock resolution early."""
+
+
+def soon(
+    timers: Timers, delay_s: float, callback: Callable[[*Ts], object], *args: *Ts
+) -> TimerHandle | asyncio.Handle:
+    """Plan a call after the delay of a message; without one, for the next turn of the loop."""
+    if not delay_s:
+        return asyncio.get_running_loop().call_soon(callback, *args)
+    return timers.call_later(delay_s, callback, *args)
 
 
 class Pipe:
@@ -21,7 +31,8 @@ class Pipe:
     ends at once; what had not arrived is lost, as with a reset connection.
     """
 
-    def __init__(self, *, capacity: int) -> None:
+    def __init__(self, timers: Timers, *, capacity: int) -> None:
+        self._timers = timers
         self._capacity = capacity
         self._items: deque[tuple[float, bytes]] = deque()
         self._last_arrives_at_s = 0.0
@@ -37,7 +48,7 @@ class Pipe:
         Cancelling is safe: a cancelled payload is not written.
 
         Raises:
-            TernError: What the pipe was broken off with.
+            TernError: The error with which the pipe was broken off.
             ConnectionLost: The pipe has ended.
         """
         while self._broken is None and not self._ended and len(self._items) >= self._capacity:
@@ -46,11 +57,11 @@ class Pipe:
             raise self._broken()
         if self._ended:
             raise ConnectionLost("this side has finished the stream")
-        loop = asyncio.get_running_loop()
         # A later message never overtakes an earlier one, whatever its delay.
-        self._last_arrives_at_s = max(self._last_arrives_at_s, loop.time() + delay_s)
+        now_s = self._timers.now_s()
+        self._last_arrives_at_s = max(self._last_arrives_at_s, now_s + delay_s)
         self._items.append((self._last_arrives_at_s, payload))
-        loop.call_at(self._last_arrives_at_s, self._wake)
+        soon(self._timers, self._last_arrives_at_s - now_s, self._wake)
 
     async def read(self) -> bytes | None:
         """Return the next payload, or None when the pipe has ended well.
@@ -58,15 +69,14 @@ class Pipe:
         Cancelling is safe: nothing is taken.
 
         Raises:
-            TernError: What the pipe was broken off, or ended, with.
+            TernError: The error with which the pipe was broken off, or ended.
         """
-        loop = asyncio.get_running_loop()
         while True:
             if self._broken is not None:
                 raise self._broken()
             if self._is_stalled:
                 await self._changed.wait()
-            elif self._items and self._items[0][0] <= loop.time() + _TIMER_SLACK_S:
+            elif self._items and self._items[0][0] <= self._timers.now_s() + _TIMER_SLACK_S:
                 _, payload = self._items.popleft()
                 self._wake()
                 return payload

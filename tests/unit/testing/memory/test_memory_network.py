@@ -19,8 +19,8 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_remoting.service_methods import LIST_TOPICS, SESSION
-from tests.support.memory_network import Loss, MemoryNetwork, random_loss
-from tests.support.virtual_time import run_in_virtual_time
+from ternmq_testing.memory.memory_network import Loss, MemoryNetwork, random_loss
+from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 ANY_PORT = Address("a", 0)
 

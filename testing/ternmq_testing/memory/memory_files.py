@@ -45,7 +45,7 @@ def _names_in(folder: Path, paths: Iterable[Path]) -> list[str]:
 
 
 Entry = Node | None
-"""What a name stands for: a file, or None for nothing."""
+"""Meaning of a name: a file, or None for nothing."""
 
 
 class MemoryRegion:
@@ -139,7 +139,7 @@ class MemoryFile:
 
     @property
     def node(self) -> tuple[int, int]:
-        """Which file it is."""
+        """Identity of the file."""
         return (0, id(self._node))
 
     def is_in_place(self) -> bool:
@@ -179,13 +179,13 @@ class MemoryFileSystem:
     """Files in memory.
 
     Attributes:
-        space_bytes: What the disk still holds; None = without end.
+        space_bytes: Free space of the disk; None = without end.
         sync_error: Raised by every sync, when set.
-        syncs: How many there were.
+        syncs: Number of syncs.
         used: The share of the disk that is in use, as it tells.
-        rests: How often it was left to others.
+        rests: Number of pauses for others.
         read_error: Raised by every read but those through a map, when set.
-        hints: How often it was told what will be read.
+        hints: Number of hints about reads.
         unreadable: Raised when a file of that name is opened.
     """
 
@@ -206,7 +206,7 @@ class MemoryFileSystem:
         """Something is about to change: a place for a subclass to cut in."""
 
     def keep(self, node: Node) -> None:
-        """The content of `node` was synced."""
+        """Bring the content of `node` to the disk: here it is there."""
 
     def record(self, *changes: tuple[Path, Entry]) -> None:
         """Give names another meaning, all at once."""
@@ -376,11 +376,18 @@ class PowerLossFileSystem(MemoryFileSystem):
         after._late_folders = self._late_folders
         return after
 
-    def lose_power(self, chance: random.Random) -> "PowerLossFileSystem":
-        """Return what is left: of the sectors and names not synced, any."""
+    def lose_power(
+        self, chance: random.Random, *, lucky: float | None = None
+    ) -> "PowerLossFileSystem":
+        """Return what is left: of the sectors and names not synced, any.
+
+        Args:
+            chance: Draws what is left.
+            lucky: Probability with which each is left; None = drawn.
+        """
         after = PowerLossFileSystem()
         names = dict(self._on_disk)
-        lucky = chance.choice((0.0, 0.5, 0.9, 1.0))
+        lucky = chance.choice((0.0, 0.5, 0.9, 1.0)) if lucky is None else lucky
         lost = {path for path in sorted(self._late_folders) if chance.random() >= lucky}
         after.made_folders = {
             path for path in self.made_folders if lost.isdisjoint((path, *path.parents))

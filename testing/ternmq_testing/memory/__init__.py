@@ -1,0 +1,1 @@
+"""Network and files of a cluster in memory."""

@@ -1,0 +1,218 @@
+"""Timers of one event loop on the time of a cluster."""
+
+import asyncio
+import heapq
+import itertools
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from contextvars import Context, copy_context
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+from ternmq_runtime.timers import DueInS, TimerHandle, Ts, Wait
+
+_WAITS: Final = tuple(Wait)
+"""Faster to iterate over than the enumeration, at each timer."""
+
+
+class TimeSource(Protocol):
+    """The time of a cluster, for all its event loops."""
+
+    activity: int
+    """Count of what has happened: grows while something goes on."""
+
+    @property
+    def is_still(self) -> bool:
+        """True while no time passes by itself."""
+        ...
+
+    def now_s(self) -> float:
+        """Return seconds that never go back."""
+        ...
+
+    def busy(self) -> AbstractContextManager[None]:
+        """Let moves wait for the end of the block."""
+        ...
+
+
+class PlannedCall:
+    """A call at a time. See `TimerHandle`."""
+
+    __slots__ = ("_at_s", "args", "callback", "context", "due_in_s", "is_over")
+
+    def __init__(
+        self, at_s: float, callback: Callable[..., object], args: tuple[Any, ...], due_in_s: DueInS
+    ) -> None:
+        self._at_s = at_s
+        self.callback, self.args, self.due_in_s = callback, args, due_in_s
+        self.context: Context = copy_context()
+        self.is_over = False
+
+    def cancel(self) -> None:
+        """Forget the call."""
+        self.is_over = True
+        self.due_in_s = None
+
+    def when(self) -> float:
+        """Return the time of the call."""
+        return self._at_s
+
+
+class Agenda:
+    """Timers (`ternmq_runtime.timers.Timers`) of one event loop, on the time of a cluster.
+
+    Owned by that loop. Time passes on the loop's own timer, or when `expire` is called.
+    """
+
+    def __init__(self, time: TimeSource, loop: asyncio.AbstractEventLoop) -> None:
+        self._time = time
+        self._loop = loop
+        self._planned: dict[Wait, list[tuple[float, int, PlannedCall]]] = {
+            wait: [] for wait in Wait
+        }
+        self._serial = itertools.count()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at_s = math.inf
+
+    def now_s(self) -> float:
+        """Return the time of the cluster."""
+        return self._time.now_s()
+
+    def call_at(
+        self,
+        at_s: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        wait: Wait = Wait.DUE,
+        due_in_s: DueInS = None,
+    ) -> TimerHandle:
+        """Plan a call. See `Timers`."""
+        call = PlannedCall(at_s, callback, args, due_in_s)
+        heapq.heappush(self._planned[wait], (at_s, next(self._serial), call))
+        self._time.activity += 1
+        if at_s < self._alarm_at_s:
+            self.arm()
+        return call
+
+    def call_later(
+        self,
+        delay_s: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        wait: Wait = Wait.DUE,
+        due_in_s: DueInS = None,
+    ) -> TimerHandle:
+        """Plan a call. See `Timers`."""
+        return self.call_at(
+            self._time.now_s() + delay_s, callback, *args, wait=wait, due_in_s=due_in_s
+        )
+
+    def busy(self) -> AbstractContextManager[None]:
+        """Let moves wait for the end of the block."""
+        return self._time.busy()
+
+    async def sleep(self, delay_s: float, *, wait: Wait = Wait.DUE) -> None:
+        """Wait for `delay_s`."""
+        if delay_s <= 0:
+            await asyncio.sleep(0)
+            return
+        woken = self._loop.create_future()
+        call = self.call_later(delay_s, _wake, woken, wait=wait)
+        try:
+            await woken
+        finally:
+            call.cancel()
+
+    def timeout(self, delay_s: float | None, *, wait: Wait = Wait.DUE) -> "Limit":
+        """Limit a block."""
+        return Limit(self, None if delay_s is None else self._time.now_s() + delay_s, wait)
+
+    def timeout_at(self, at_s: float, *, wait: Wait = Wait.DUE) -> "Limit":
+        """Limit a block."""
+        return Limit(self, at_s, wait)
+
+    def next_due_s(self) -> float:
+        """Return the time of the next call that is due by itself; infinity = none is planned."""
+        due_s = self._first_s(Wait.DUE)
+        now_s = self._time.now_s()
+        for wait in (Wait.RENEWAL, Wait.PERIODIC):
+            for _, _, call in self._planned[wait]:
+                if call.due_in_s is not None:
+                    due_s = min(due_s, now_s + max(0.0, call.due_in_s()))
+        return due_s
+
+    def expire(self, wait: Wait) -> bool:
+        """Make the calls whose time has come, soon. Return whether there was one."""
+        planned, now_s = self._planned[wait], self._time.now_s()
+        expired: list[PlannedCall] = []
+        while planned and planned[0][0] <= now_s:
+            expired.append(heapq.heappop(planned)[2])
+        if wait is Wait.DUE:
+            for _, _, call in self._planned[Wait.PERIODIC]:
+                if call.due_in_s is not None and call.due_in_s() <= 0:
+                    expired.append(call)
+        expired = [call for call in expired if not call.is_over]
+        for call in expired:
+            call.cancel()
+            self._loop.call_soon(call.callback, *call.args, context=call.context)
+        self._time.activity += len(expired)
+        return bool(expired)
+
+    def arm(self) -> None:
+        """Set the loop's own timer to the next call. Called after each change of the time."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        at_s = min(map(self._first_s, _WAITS))
+        now_s = self._time.now_s()
+        self._alarm_at_s = at_s
+        if at_s < math.inf and (at_s <= now_s or not self._time.is_still):
+            self._alarm = self._loop.call_later(max(0.0, at_s - now_s), self._ring)
+
+    def _ring(self) -> None:
+        self._alarm_at_s = math.inf
+        now_s = self._time.now_s()
+        for wait in _WAITS:
+            if self._first_s(wait) <= now_s:
+                self.expire(wait)
+        self.arm()
+
+    def _first_s(self, wait: Wait) -> float:
+        planned = self._planned[wait]
+        while planned and planned[0][2].is_over:
+            heapq.heappop(planned)
+        return planned[0][0] if planned else math.inf
+
+
+class Limit:
+    """`asyncio.timeout` on the time of a cluster."""
+
+    def __init__(self, agenda: Agenda, at_s: float | None, wait: Wait) -> None:
+        self._agenda, self._at_s, self._wait = agenda, at_s, wait
+        self._timeout = asyncio.timeout(None)
+        self._call: TimerHandle | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._timeout.__aenter__()
+        if self._at_s is not None:
+            self._call = self._agenda.call_at(self._at_s, self._end, wait=self._wait)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._call is not None:
+            self._call.cancel()
+        await self._timeout.__aexit__(exc_type, exc, traceback)
+
+    def _end(self) -> None:
+        self._timeout.reschedule(asyncio.get_running_loop().time())
+
+
+def _wake(woken: "asyncio.Future[None]") -> None:
+    if not woken.done():
+        woken.set_result(None)

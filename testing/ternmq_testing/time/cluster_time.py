@@ -1,0 +1,236 @@
+"""The time of a cluster, which passes by itself until a test freezes or moves it."""
+
+import asyncio
+import math
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+from ternmq_model.delay import tick_up
+from ternmq_model.errors import ClosedError
+from ternmq_runtime.clock import SystemClock
+from ternmq_runtime.timers import Wait
+from ternmq_testing.memory.other_loop import run_on
+from ternmq_testing.time.agenda import Agenda
+
+T = TypeVar("T")
+
+_TURNS: Final = 24
+"""Turns of a loop without any activity after which nothing goes on in it."""
+
+_MS_SLACK: Final = 1e-5
+"""Rounding of a time in seconds, ms: what was to end at 300 ms must not read 299."""
+
+_FIRST_STOPS: Final = 2
+_FIRST_PAUSE_S: Final = 1.5
+"""Longest pause before each of the first stops of a move, s: what was just done is flushed, saved
+and committed in the first seconds, as it would be."""
+
+_PATIENCE_S: Final = 1.0
+"""Real time for which a move waits for a call of the application that does nothing else, s."""
+
+_LOOK_S: Final = 0.001
+
+_AT_STOPS: Final = (Wait.RENEWAL, Wait.DUE)
+"""Waits that end between the first and the last stop of a move."""
+
+
+class PassingTime(Protocol):
+    """Clock whose time passes by itself."""
+
+    def monotonic_s(self) -> float:
+        """Return seconds that never go back."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Return milliseconds that never go back."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Return Unix milliseconds."""
+        ...
+
+
+class ClusterTime:
+    """Time of one cluster: that of a clock plus all that it was moved by.
+
+    It is the clock (`SystemTime`) of all services and clients of the cluster, in any thread. Only
+    the loop of the cluster moves it.
+
+    Args:
+        clock: Clock below it; None = that of the machine.
+
+    Attributes:
+        activity: Count of messages and timers, which grows while something goes on.
+        linger_s: Real time without activity after which nothing goes on, beside turns of the loops.
+    """
+
+    def __init__(self, clock: PassingTime | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self.activity = 0
+        self.linger_s = 0.0
+        self._calls = self._given_up = 0
+        self._counting = threading.Lock()
+        self._moved_s = 0.0
+        self._stopped_at_s: float | None = None
+        self._is_frozen = False
+        self._wall_ms = self._clock.wall_ms() - self._clock.monotonic_ms()
+        self._agendas: dict[asyncio.AbstractEventLoop, Agenda] = {}
+
+    @property
+    def is_still(self) -> bool:
+        """True while no time passes by itself."""
+        return self._stopped_at_s is not None
+
+    def now_s(self) -> float:
+        """Return seconds that never go back."""
+        stopped_s = self._stopped_at_s
+        return self._clock.monotonic_s() + self._moved_s if stopped_s is None else stopped_s
+
+    def monotonic_ms(self) -> int:
+        """Return milliseconds that never go back."""
+        return int(self.now_s() * 1000 + _MS_SLACK)
+
+    def boot_ms(self) -> int:
+        """Return milliseconds that never go back: the machine of a cluster never sleeps."""
+        return self.monotonic_ms()
+
+    def wall_ms(self) -> int:
+        """Return Unix milliseconds."""
+        return self.monotonic_ms() + self._wall_ms
+
+    def agenda(self) -> Agenda:
+        """Return the timers of the running loop."""
+        loop = asyncio.get_running_loop()
+        found = self._agendas.get(loop)
+        if found is None:
+            self._agendas = {
+                other: agenda for other, agenda in self._agendas.items() if not other.is_closed()
+            } | {loop: (found := Agenda(self, loop))}
+        return found
+
+    def note_activity(self) -> None:
+        """Record that something goes on."""
+        self.activity += 1
+
+    @contextmanager
+    def busy(self) -> Generator[None]:
+        """Let moves wait for the end of the block, for a second of real time at most."""
+        with self._counting:
+            self._calls += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._calls -= 1
+                self.activity += 1
+
+    def freeze(self) -> None:
+        """Let time pass only when it is moved, from now on."""
+        self._is_frozen = True
+        self._stop()
+
+    async def advance(self, by_s: float) -> int:
+        """Move the time by `by_s`, from due wait to due wait. Return the number of stops.
+
+        The move ends right after a tick of timed messages, which are due at the first one after
+        their time.
+        """
+        self._stop()
+        stops = 0
+        end_ms = math.ceil((self.now_s() + by_s) * 1000 - _MS_SLACK)
+        # A wait for a time in whole milliseconds ends up to one later.
+        target_s = (tick_up(end_ms + self._wall_ms) - self._wall_ms + 1) / 1000
+        try:
+            while True:
+                await self._calls_ended()
+                due_s = min(await self._everywhere(Agenda.next_due_s), default=math.inf)
+                if stops < _FIRST_STOPS:
+                    due_s = min(due_s, self.now_s() + _FIRST_PAUSE_S)
+                self._stopped_at_s = max(self.now_s(), min(due_s, target_s))
+                stops += 1
+                is_last = self._stopped_at_s >= target_s
+                for wait in Wait if is_last or stops <= _FIRST_STOPS else _AT_STOPS:
+                    if any(await self._everywhere(partial(Agenda.expire, wait=wait))):
+                        await self._calls_ended()
+                if is_last:
+                    return stops
+        finally:
+            if not self._is_frozen:
+                self._moved_s = self.now_s() - self._clock.monotonic_s()
+                self._stopped_at_s = None
+                self._arm()
+
+    async def quiet(self) -> None:
+        """Wait until nothing goes on: no message travels, and no task runs on the loops."""
+        seen = -1
+        while seen != self.activity:
+            seen = self.activity
+            await self._turns()
+            for loop in self._running():
+                if loop is not _this_loop():
+                    with suppress(ClosedError):
+                        await run_on(loop, self._turns())
+            if self.linger_s and seen == self.activity:
+                await asyncio.sleep(self.linger_s)
+
+    async def _calls_ended(self) -> None:
+        """Wait until nothing goes on, calls of the application included.
+
+        A call that lasts longer than a second is waited for once.
+        """
+        await self.quiet()
+        self._given_up = min(self._given_up, self._calls)
+        until_s = self._clock.monotonic_s() + _PATIENCE_S
+        while self._calls > self._given_up:
+            if self._clock.monotonic_s() >= until_s:
+                self._given_up = self._calls
+            await asyncio.sleep(_LOOK_S)
+            await self.quiet()
+
+    async def _turns(self) -> None:
+        seen, turns = self.activity, 0
+        while turns < _TURNS:
+            await asyncio.sleep(0)
+            turns += 1
+            if self.activity != seen:
+                seen, turns = self.activity, 0
+
+    def _stop(self) -> None:
+        if self._stopped_at_s is None:
+            self._stopped_at_s = self.now_s()
+            self._arm()
+
+    def _arm(self) -> None:
+        for loop in self._running():
+            agenda = self._agendas[loop]
+            if loop is _this_loop():
+                agenda.arm()
+            else:
+                with suppress(RuntimeError):  # it has just ended
+                    loop.call_soon_threadsafe(agenda.arm)
+
+    async def _everywhere(self, ask: Callable[[Agenda], T]) -> list[T]:
+        """Return what `ask` returns for the agenda of each loop, in its thread."""
+
+        async def answer(agenda: Agenda) -> T:
+            return ask(agenda)
+
+        answers: list[T] = []
+        for loop in self._running():
+            agenda = self._agendas[loop]
+            if loop is _this_loop():
+                answers.append(ask(agenda))
+            else:
+                with suppress(ClosedError):
+                    answers.append(await run_on(loop, answer(agenda)))
+        return answers
+
+    def _running(self) -> list[asyncio.AbstractEventLoop]:
+        return [loop for loop in self._agendas if loop.is_running()]
+
+
+def _this_loop() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
