@@ -1,0 +1,1 @@
+"""The cluster of a test: its members, its clients, and what a test does with them."""

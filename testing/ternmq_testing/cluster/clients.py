@@ -1,0 +1,72 @@
+"""Environments of a cluster's clients, and the clients that are open."""
+
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from ternmq_model.address import Address
+from ternmq_remoting.environment import Environment, EnvironmentUser
+from ternmq_runtime.blocking_pool import BlockingPool
+from ternmq_testing.cluster.wires import Wires
+from ternmq_testing.time.cluster_time import ClusterTime
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_OWN_MODULES: Final = ("ternmq", "contextlib", "asyncio", "threading", "uvloop")
+
+
+class ClientEnvironments:
+    """Environments of a cluster's clients, on any loop of any thread.
+
+    Args:
+        nameserver: Function that returns the address of the NameServer.
+
+    Attributes:
+        open: Open clients, each with the place in the test that opened it, if that is known.
+    """
+
+    def __init__(
+        self, wires: Wires, time: ClusterTime, random: Random, nameserver: Callable[[], Address]
+    ) -> None:
+        self._wires, self._time, self._random = wires, time, random
+        self._nameserver = nameserver
+        self.open: dict[EnvironmentUser, str] = {}
+
+    @asynccontextmanager
+    async def open_for(self, client: EnvironmentUser) -> AsyncGenerator[Environment]:
+        """Yield the environment of one client, on the running loop."""
+        blocking = BlockingPool()
+        self.open[client] = _place_outside()
+        is_closed = True
+        try:
+            yield Environment(
+                clock=self._time,
+                timers=self._time.agenda(),
+                network=self._wires.of_client(self._nameserver()),
+                random=Random(self._random.getrandbits(64)),
+                blocking=blocking,
+            )
+        except GeneratorExit:
+            is_closed = False  # its loop ends without it
+            raise
+        finally:
+            if is_closed:
+                del self.open[client]
+            await blocking.close()
+
+
+def _place_outside() -> str:
+    """Return file and line of the caller outside this project and asyncio; empty = there is none.
+
+    A blocking client is opened by the thread of its loop, where no caller is known.
+    """
+    frame: FrameType | None = sys._getframe()  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith(_OWN_MODULES):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""

@@ -1,0 +1,411 @@
+"""A NameServer and brokers in this process, for tests."""
+
+import asyncio
+from collections import deque
+from collections.abc import Generator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
+from dataclasses import fields, replace
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar, Final
+
+from ternmq_broker.config import BrokerConfig
+from ternmq_broker.environment import BrokerEnvironment
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_consumer.pull.pull_consumer import PullConsumer
+from ternmq_consumer.push.push_consumer import PushConsumer
+from ternmq_model.address import Address
+from ternmq_model.errors import TernError, UsageError
+from ternmq_model.names import is_system_topic
+from ternmq_model.queue import MessageQueue
+from ternmq_model.sql92.condition import compile_condition
+from ternmq_model.stored_message import StoredMessage
+from ternmq_nameserver.config import NameServerConfig
+from ternmq_nameserver.server import NameServer
+from ternmq_producer.producer import Producer
+from ternmq_producer.transactions.transaction_producer import TransactionProducer
+from ternmq_remoting.environment import Blocking, Environment, EnvironmentUser
+from ternmq_remoting.system_environment import clients_installed
+from ternmq_runtime.lifecycle import Lifecycle
+from ternmq_runtime.service import OwnedTasks
+from ternmq_store.config import FlushMode, StoreConfig
+from ternmq_testing.cluster.clients import ClientEnvironments
+from ternmq_testing.cluster.looking import dead_letters_of, described, lag_of, messages_of
+from ternmq_testing.cluster.members import BrokerHandle
+from ternmq_testing.cluster.wires import CLIENTS, NAMESERVER, Wires, wires_of
+from ternmq_testing.memory.inline_blocking import InlineBlocking
+from ternmq_testing.time.cluster_time import ClusterTime
+from ternmq_testing.time.durations import seconds_of
+
+_NAMESERVER_PORT: Final = 9876
+_BROKER_PORT: Final = 10911
+_EVENTS_MAX: Final = 50
+_STORE: Final = StoreConfig(
+    commit_log_file_bytes=5 << 20,
+    consume_queue_file_units=10_000,
+    consume_queue_ext_file_bytes=1 << 16,
+    index_slots=1_000,
+    index_entries=10_000,
+)
+
+
+class Cluster(Lifecycle):
+    """A NameServer and brokers in this process: production's code on a network in memory.
+
+        async with Cluster() as cluster, cluster.producer("orders") as producer:
+            await producer.send(Message("orders", b"1"))
+            await cluster.advance("3d")
+
+    Entering returns when all brokers serve. No port is opened, and nothing is on the disk.
+    Leaving ends every member.
+
+    One event loop owns the cluster. Clients may run on other loops, in other threads.
+
+    A subclass may give it another time, other wires and other disks.
+
+    Args:
+        brokers: Number of brokers: `broker-a`, `broker-b`, …
+        flush: `async`, or `sync`: a send is answered when the disk of the broker has it.
+        network: `memory`, or `grpc`: the services listen on free ports of 127.0.0.1, so that
+            programs in other processes can use the cluster by its `nameserver`.
+        data: Directory of all data, which a later cluster may open again; None = in memory.
+        seed: Seed of everything that is drawn.
+        settings: Settings of every broker by their names in `BrokerConfig` and `StoreConfig`.
+    """
+
+    _look_s: ClassVar = 0.005
+    """Interval between looks whether everything has settled, s."""
+
+    def __init__(
+        self,
+        *,
+        brokers: int = 1,
+        flush: str = "async",
+        network: str = "memory",
+        data: Path | None = None,
+        seed: int = 0,
+        **settings: Any,
+    ) -> None:
+        self._names = [f"broker-{chr(ord('a') + number)}" for number in range(brokers)]
+        self._flush = FlushMode(flush)
+        self._network, self._data, self._seed = network, data, seed
+        self._broker_settings, self._store_settings = _settings(settings)
+        self._brokers: dict[str, BrokerHandle] = {}
+        self._time: ClusterTime | None = None
+        self._clients: ClientEnvironments | None = None
+        self._finished: dict[str, dict[MessageQueue, int]] = {}
+        self.events: deque[str] = deque(maxlen=_EVENTS_MAX)
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        self._time = time = self._new_time()
+        self._begun_s = time.now_s()
+        random = Random(self._seed)
+        self._wires = wires = await stack.enter_async_context(self._new_wires(time, random))
+
+        def environment(host: str) -> Environment:
+            return Environment(
+                clock=time,
+                timers=time.agenda(),
+                network=wires.of_service(host),
+                random=Random(random.getrandbits(64)),
+                blocking=self._blocking_of(host),
+            )
+
+        listen = wires.listen_address(NAMESERVER, _NAMESERVER_PORT)
+        config = NameServerConfig(
+            listen=listen.host,
+            port=listen.port,
+            data=None if self._data is None else self._data / NAMESERVER,
+        )
+        nameserver = NameServer(config, environment(NAMESERVER))
+        await stack.enter_async_context(nameserver)
+        port = nameserver.address.port
+        self._nameserver = Address(NAMESERVER if listen.host == "0.0.0.0" else listen.host, port)
+        self._clients = ClientEnvironments(wires, time, random, lambda: self._nameserver)
+        tasks = await stack.enter_async_context(OwnedTasks())
+        stack.push_async_callback(self._stop)
+        for name in self._names:
+            listen = wires.listen_address(name, _BROKER_PORT)
+            broker_config = BrokerConfig(
+                data=Path("/data") if self._data is None else self._data / name,
+                name=name,
+                listen=listen.host,
+                port=listen.port,
+                hostname=name,
+                store_host="127.0.0.1",
+                nameservers=(str(self._nameserver),),
+                flush_mode=self._flush,
+            )
+            broker = BrokerHandle(
+                replace(broker_config, **self._broker_settings),
+                replace(_STORE, **self._store_settings),
+                environment(name),
+                wires,
+                tasks,
+                self.note,
+                time.note_activity,
+                is_in_memory=self._data is None,
+            )
+            self._brokers[name] = broker
+            await broker.start()
+
+    def _new_time(self) -> ClusterTime:
+        return ClusterTime()
+
+    def _new_wires(self, time: ClusterTime, random: Random) -> AbstractAsyncContextManager[Wires]:
+        return wires_of(self._network, time, random)
+
+    def _blocking_of(self, host: str) -> Blocking:
+        """Return what runs the blocking calls of a service."""
+        return InlineBlocking()
+
+    async def _stop(self) -> None:
+        for broker in self._brokers.values():
+            broker.faults.heal()
+            if broker.is_running:
+                await broker.stop()
+
+    def note(self, text: str) -> None:
+        """Add an event to the last ones, with the time of the cluster since its begin."""
+        self.events.append(f"{self.time.now_s() - self._begun_s:.3f} s: {text}")
+
+    @property
+    def time(self) -> ClusterTime:
+        """The time of the cluster."""
+        if self._time is None:
+            raise UsageError("the cluster is not open: use it inside `async with`")
+        return self._time
+
+    @property
+    def nameserver(self) -> str:
+        """Address of the NameServer."""
+        return str(self._nameserver)
+
+    @property
+    def brokers(self) -> list[BrokerHandle]:
+        """All brokers, by name."""
+        return list(self._brokers.values())
+
+    def broker(self, name: str = "") -> BrokerHandle:
+        """Return a broker; the first without a name."""
+        if not name:
+            return self.brokers[0]
+        found = self._brokers.get(name)
+        if found is None:
+            raise UsageError(f"no broker {name!r}: there are {', '.join(self._brokers)}")
+        return found
+
+    def producer(self, group: str, **options: Any) -> Producer:
+        """Return a producer of this cluster, not entered. See `Producer`."""
+        return Producer(group, env=self.environment, **options)
+
+    def transaction_producer(self, group: str, **options: Any) -> TransactionProducer:
+        """Return a transaction producer of this cluster, not entered."""
+        return TransactionProducer(group, env=self.environment, **options)
+
+    def push_consumer(self, group: str, *topics: Any, **options: Any) -> PushConsumer:
+        """Return a push consumer of this cluster, not entered."""
+        return PushConsumer(group, *topics, env=self.environment, **options)
+
+    def pull_consumer(self, group: str = "", **options: Any) -> PullConsumer:
+        """Return a pull consumer of this cluster, not entered."""
+        return PullConsumer(group, env=self.environment, **options)
+
+    def admin(self, **options: Any) -> AdminClient:
+        """Return an admin client of this cluster, not entered."""
+        return AdminClient(env=self.environment, **options)
+
+    def environment(self, client: EnvironmentUser) -> AbstractAsyncContextManager[Environment]:
+        """Return the environment of a client of this cluster, not entered: an `EnvironmentSource`.
+
+        Raises:
+            UsageError: The cluster is not open.
+        """
+        if self._clients is None:
+            raise UsageError("the cluster is not open: use it inside `async with`")
+        return self._clients.open_for(client)
+
+    @contextmanager
+    def installed(self) -> Generator[None]:
+        """Give every client that is made in this process meanwhile to this cluster.
+
+        Addresses that they are given do not matter.
+        """
+        with clients_installed(self.environment):
+            yield
+
+    def now(self) -> float:
+        """Return the time of the cluster, Unix seconds."""
+        return self.time.wall_ms() / 1000
+
+    def freeze(self) -> None:
+        """Let time pass only by `advance` from now on."""
+        self.time.freeze()
+
+    async def advance(self, by: str | float) -> None:
+        """Move the time, and let all happen that happens meanwhile.
+
+        Args:
+            by: Seconds, or a text such as `3d`, `2h30m`, `10s`, `500ms`.
+        """
+        by_s = seconds_of(by)
+        stops = await self.time.advance(by_s)
+        self.note(f"time moved by {by_s:g} s, {stops} stops")
+
+    def partition(self, one: "BrokerHandle | str", other: "BrokerHandle | str") -> None:
+        """Cut two hosts off from each other: brokers, `nameserver`, `clients`."""
+        hosts = [each if isinstance(each, str) else each.name for each in (one, other)]
+        known = {*self._brokers, NAMESERVER, CLIENTS}
+        for host in hosts:
+            if host not in known:
+                raise UsageError(f"no host {host!r}: there are {', '.join(sorted(known))}")
+        self._wires.partition(*hosts)
+        self.note(f"{hosts[0]} and {hosts[1]} are cut off from each other")
+
+    def drop_answers(self, rpc: str, *, next: int = 1) -> None:
+        """Lose the next answers of an RPC at every broker: it takes effect, nobody learns of it."""
+        for broker in self.brokers:
+            broker.faults.drop_answers(rpc, next)
+
+    def heal(self) -> None:
+        """End partitions, pauses and planned faults. Crashed brokers stay down."""
+        self._wires.heal()
+        for broker in self.brokers:
+            broker.heal()
+
+    @property
+    def _stores(self) -> dict[str, BrokerEnvironment]:
+        return {each.name: each.environment for each in self.brokers if each.is_running}
+
+    def messages(self, topic: str) -> list[StoredMessage]:
+        """Return all messages of a topic at all running brokers, oldest first.
+
+        A message that waits for its time, and one of an open transaction, is not there yet.
+        """
+        return messages_of(self._stores, topic)
+
+    def dead_letters(self, group: str) -> list[StoredMessage]:
+        """Return the dead letters of a group, oldest first."""
+        return dead_letters_of(self._stores, group)
+
+    def lag(self, group: str) -> int:
+        """Return the number of messages that a group has not consumed, retries included.
+
+        What consumers have finished and not committed counts as consumed since the last `settled`.
+        """
+        return sum(lag_of(self._stores, group, self._finished.get(group, {})).values())
+
+    def expect(
+        self, topic: str, *, count: int | None = None, where: str = ""
+    ) -> list[StoredMessage]:
+        """Return the messages of a topic that match, and check their number.
+
+        Args:
+            topic: Name of the topic; `%DLQ%group` are the dead letters of a group.
+            count: Expected number; None = at least one.
+            where: SQL92 condition on their properties, as of a subscription.
+
+        Raises:
+            AssertionError: There are more or fewer; it lists what was found.
+        """
+        everything = self.messages(topic)
+        found = everything
+        if where:
+            condition = compile_condition(where)
+            found = [each for each in everything if condition.matches(each.properties)]
+        if len(found) != count if count is not None else not found:
+            wanted = "messages" if count is None else f"{count} messages"
+            matching = f" where {where}" if where else ""
+            text = f"expected {wanted} in {topic!r}{matching}, found {len(found)}"
+            if found:
+                text += f":\n{described(found)}"
+            if len(everything) > len(found):
+                others = [each for each in everything if each not in found]
+                text += f"\n{len(others)} do not match:\n{described(others)}"
+            raise AssertionError(text)
+        return found
+
+    async def settled(self, *, timeout_s: float = 10.0) -> None:
+        """Wait until nothing travels and every group with members has caught up.
+
+        Real time passes meanwhile. What waits for its time (delays, retries) is not awaited.
+
+        Raises:
+            AssertionError: The cluster did not settle within `timeout_s`; names the groups behind.
+        """
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + timeout_s
+        async with self.admin() as admin:
+            while True:
+                await self.time.quiet()
+                behind = await self._groups_behind(admin)
+                if not behind:
+                    return
+                if loop.time() >= until_s:
+                    raise AssertionError(f"not settled within {timeout_s:g} s: {behind}")
+                await asyncio.sleep(self._look_s)
+
+    async def _groups_behind(self, admin: AdminClient) -> str:
+        """Return the groups that have not caught up, as a text."""
+        behind: list[str] = []
+        for group in await admin.groups():
+            described = await admin.describe_group(group)
+            if not described.members:
+                continue
+            finished: dict[MessageQueue, int] = {}
+            in_hand = 0
+            for member in described.members:
+                with suppress(TernError):
+                    state = await admin.consumer_state(group, member.client_id)
+                    for each in state.queues:
+                        queue = MessageQueue(each.topic, each.broker_name, each.queue_id)
+                        finished[queue] = each.commit_offset
+                        in_hand += each.messages
+            self._finished[group] = finished
+            lags = lag_of(self._stores, group, finished)
+            if lags or in_hand:
+                listed = ", ".join(f"{queue}: {count}" for queue, count in lags.items())
+                behind.append(f"{group} ({listed or f'{in_hand} messages in hand'})")
+        return "; ".join(behind)
+
+    def leaks(self) -> list[str]:
+        """Return what a test has left behind: clients that are open."""
+        places = [] if self._clients is None else list(self._clients.open.values())
+        return [f"a client is open{f', opened at {place}' if place else ''}" for place in places]
+
+    def report(self) -> str:
+        """Return topics, lags, dead letters and the last events as a text."""
+        topics: dict[str, int] = {}
+        for env in self._stores.values():
+            for topic, queue_id in env.store.queues():
+                start, end = env.store.queue_range(topic, queue_id)
+                topics[topic] = topics.get(topic, 0) + end - start
+        groups = {group for env in self._stores.values() for group in env.tables.offsets.groups()}
+        lines = [
+            f"topic {topic}: {count} messages"
+            for topic, count in sorted(topics.items())
+            if not is_system_topic(topic)
+        ]
+        for group in sorted(groups):
+            letters = self.dead_letters(group)
+            lines.append(f"group {group}: lag {self.lag(group)}, {len(letters)} dead letters")
+            if letters:
+                lines.append(described(letters))
+        return "\n".join([*lines, *self.events])
+
+
+def _settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings of brokers and of stores.
+
+    Raises:
+        UsageError: There is no such setting.
+    """
+    of_broker = {field.name for field in fields(BrokerConfig)}
+    of_store = {field.name for field in fields(StoreConfig)}
+    for name in given:
+        if name not in of_broker | of_store:
+            raise UsageError(f"no setting {name!r} of a broker or a store")
+    return (
+        {name: value for name, value in given.items() if name in of_broker},
+        {name: value for name, value in given.items() if name in of_store},
+    )

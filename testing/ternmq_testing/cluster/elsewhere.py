@@ -1,0 +1,61 @@
+"""A cluster of another event loop, used like one of this loop."""
+
+import asyncio
+from collections.abc import Callable
+from inspect import iscoroutinefunction
+from typing import Any, cast
+
+from ternmq_testing.cluster.cluster import Cluster
+from ternmq_testing.cluster.members import BrokerHandle
+from ternmq_testing.memory.other_loop import run_on
+
+
+def elsewhere(cluster: Cluster, loop: asyncio.AbstractEventLoop) -> Cluster:
+    """Return `cluster`, which lives on `loop` of another thread, for use on any other loop.
+
+    Methods with `await` wait without blocking; the others block for the moment that they take.
+    Clients that it makes live on the loop that enters them.
+    """
+    return cast("Cluster", _Elsewhere(cluster, loop))
+
+
+class _Elsewhere:
+    """An object of another loop, by its public methods."""
+
+    def __init__(self, target: Cluster | BrokerHandle, loop: asyncio.AbstractEventLoop) -> None:
+        self._target, self._loop = target, loop
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        if not callable(value) or name in _MADE_HERE:
+            return self._of_other_loop(value)
+        if iscoroutinefunction(value):
+            return lambda *args, **kwargs: run_on(self._loop, value(*args, **kwargs))
+        return lambda *args, **kwargs: self._of_other_loop(self._call(value, args, kwargs))
+
+    def _call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
+        async def call() -> Any:
+            return function(*args, **kwargs)
+
+        return asyncio.run_coroutine_threadsafe(call(), self._loop).result()
+
+    def _of_other_loop(self, value: Any) -> Any:
+        if isinstance(value, BrokerHandle):
+            return _Elsewhere(value, self._loop)
+        if isinstance(value, list) and value and isinstance(value[0], BrokerHandle):
+            return [_Elsewhere(each, self._loop) for each in value]
+        return value
+
+
+_MADE_HERE = frozenset(
+    {
+        "producer",
+        "transaction_producer",
+        "push_consumer",
+        "pull_consumer",
+        "admin",
+        "installed",
+        "environment",
+    }
+)
+"""Methods that need no loop: what they return belongs to the loop that enters it."""

@@ -1,0 +1,103 @@
+"""Content of a cluster's stores, for a test to look at."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from ternmq_broker.environment import BrokerEnvironment
+from ternmq_model.message_batch import decode_records
+from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.properties import BROKERS_OWN, RESERVED
+from ternmq_model.queue import MessageQueue
+from ternmq_model.stored_message import StoredMessage
+
+_PREVIEW_CHARS: Final = 60
+_LISTED_MAX: Final = 20
+
+Stores = Mapping[str, BrokerEnvironment]
+"""Stores and tables of the running brokers, by name."""
+
+
+def messages_of(stores: Stores, topic: str) -> list[StoredMessage]:
+    """Return all messages of a topic, oldest first."""
+    found: list[StoredMessage] = []
+    for name, env in stores.items():
+        for of_topic, queue_id in env.store.queues():
+            if of_topic == topic:
+                found += _messages_in(env, MessageQueue(topic, name, queue_id))
+    return sorted(found, key=lambda message: message.stored_at_ms)
+
+
+def _messages_in(env: BrokerEnvironment, queue: MessageQueue) -> Iterable[StoredMessage]:
+    store = env.store
+    start, end = store.queue_range(queue.topic, queue.queue_id)
+    places = store.searches.places_at(queue.topic, queue.queue_id, start, end - start)
+    for place in places.tolist():
+        record = store.record_at(place)
+        if record is not None:
+            yield from decode_records(record, np.array([len(record)], dtype=np.int32), queue)
+
+
+def dead_letters_of(stores: Stores, group: str) -> list[StoredMessage]:
+    """Return the dead letters of a group, oldest first."""
+    return messages_of(stores, DEAD_LETTER_PREFIX + group)
+
+
+def lag_of(
+    stores: Stores, group: str, finished: Mapping[MessageQueue, int]
+) -> dict[MessageQueue, int]:
+    """Return the number of messages that a group has not consumed, by queue, where there are any.
+
+    `finished` has the offsets below which consumers have finished, committed or not.
+    """
+    lags: dict[MessageQueue, int] = {}
+    for name, env in stores.items():
+        offsets = env.tables.offsets.topics_of(group)
+        topics = {*offsets, *(queue.topic for queue in finished), RETRY_PREFIX + group}
+        for topic, queue_id in env.store.queues():
+            if topic not in topics:
+                continue
+            queue = MessageQueue(topic, name, queue_id)
+            start, end = env.store.queue_range(topic, queue_id)
+            done = max(
+                start,
+                offsets.get(topic, {}).get(queue_id, QueueOffset(0)),
+                finished.get(queue, 0),
+            )
+            if done < end:
+                lags[queue] = end - done
+    return lags
+
+
+def described(messages: Sequence[StoredMessage]) -> str:
+    """Return messages as lines of a text. Pure."""
+    lines = [
+        f"  {message.queue}, offset {message.queue_offset}: {_preview(message.body)}"
+        + (f", tags {message.tags}" if message.tags else "")
+        + (f", keys {' '.join(message.keys)}" if message.keys else "")
+        + (f", {json.dumps(own)}" if (own := _own_properties(message)) else "")
+        for message in messages[:_LISTED_MAX]
+    ]
+    if len(messages) > _LISTED_MAX:
+        lines.append(f"  … and {len(messages) - _LISTED_MAX} more")
+    return "\n".join(lines)
+
+
+def _own_properties(message: StoredMessage) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in message.properties.items()
+        if name not in RESERVED | BROKERS_OWN
+    }
+
+
+def _preview(body: bytes) -> str:
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        text = body.hex()
+    shown = text if text.isprintable() else repr(text)
+    return shown if len(shown) <= _PREVIEW_CHARS else f"{shown[:_PREVIEW_CHARS]}… ({len(body)} B)"

@@ -1,0 +1,72 @@
+"""Fixtures of pytest: a cluster for a test, and for a session.
+
+Nothing of TernMQ is imported until a test uses one of them.
+"""
+
+import inspect
+import itertools
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ternmq_testing.cluster.blocking_cluster import BlockingCluster
+
+_topics = itertools.count(1)
+_CLUSTERS = pytest.StashKey[list["BlockingCluster"]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark."""
+    config.addinivalue_line(
+        "markers",
+        "ternmq(brokers=1, flush='async', seed=0, leaks='fail', **settings): "
+        "the cluster of the fixture `ternmq`",
+    )
+
+
+@pytest.fixture
+def ternmq(request: pytest.FixtureRequest) -> Generator[Any]:
+    """Return a cluster for one test: a `Cluster` for an async test, else a `BlockingCluster`."""
+    options: dict[str, Any] = {}
+    for mark in reversed(list(request.node.iter_markers("ternmq"))):
+        if mark.args:
+            raise pytest.UsageError("the mark ternmq takes names: ternmq(brokers=2)")
+        options |= mark.kwargs
+    yield from _cluster(request, options)
+
+
+@pytest.fixture(scope="session")
+def ternmq_session(request: pytest.FixtureRequest) -> Generator[Any]:
+    """Return the `BlockingCluster` that all tests of this process share."""
+    yield from _cluster(request, {"leaks": "ignore"})
+
+
+@pytest.fixture
+def ternmq_topic(request: pytest.FixtureRequest) -> str:
+    """Return the name of a topic that no other test has."""
+    words = "".join(each if each.isalnum() else "_" for each in request.node.name)
+    return f"{words[:80]}_{next(_topics)}"
+
+
+def _cluster(request: pytest.FixtureRequest, options: dict[str, Any]) -> Generator[Any]:
+    from ternmq_testing.cluster.blocking_cluster import BlockingCluster
+
+    leaks = options.pop("leaks", "fail")
+    with BlockingCluster(**options) as cluster:
+        request.node.stash.setdefault(_CLUSTERS, []).append(cluster)
+        function = getattr(request, "function", None) if request.scope == "function" else None
+        yield cluster.asynchronous if inspect.iscoroutinefunction(function) else cluster
+        if leaks == "fail" and (found := cluster.leaks()):
+            pytest.fail(f"left behind: {'; '.join(found)}", pytrace=False)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any]:
+    """Add to the report of a failed test what its cluster has."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.when == "call" and report.failed:
+        for cluster in item.stash.get(_CLUSTERS, []):
+            report.sections.append(("TernMQ", cluster.report()))
