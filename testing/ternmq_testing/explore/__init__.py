@@ -1,0 +1,1 @@
+"""Exploration: a scenario under many seeds of schedules and faults, on virtual time."""
