@@ -14,7 +14,7 @@ from ternmq_producer.staging import (
     decode_staged,
     encode_staged,
 )
-from tests.integration.sdk.test_transactions import received
+from tests.behaviours.test_transactions import received
 from tests.support.sdk_place import Place
 
 

@@ -1,0 +1,82 @@
+"""What applications rely on, written once and run against every kind of cluster.
+
+- `memory`: `Cluster()`, a cluster in this process, for each test.
+- `grpc`: `Cluster(network="grpc")`, the same behind real connections.
+- `processes`: services in processes of their own, for the session.
+- any other cluster: `TERNMQ_TEST_CLUSTER=HOST:PORT pytest tests/behaviours`, by the address of its
+  NameServer. `TERNMQ_TEST_CLUSTER=memory` chooses one kind of the above.
+
+Each cluster has two brokers or more. Every test has topics and groups of its own, so that any
+cluster will do. The marks `needs_time` and `needs_faults` are for tests that move the time of the
+cluster or disturb it: they run in the first two kinds, and take settings of the cluster.
+"""
+
+import os
+import secrets
+from collections.abc import Generator
+from typing import Any, Final
+
+import pytest
+
+from ternmq_testing.cluster.blocking_cluster import BlockingCluster
+from tests.support.processes import running_cluster
+from tests.support.sdk_place import Place
+
+IN_PROCESS: Final = ("memory", "grpc")
+KINDS: Final = (*IN_PROCESS, "processes")
+MARKS: Final = {
+    "needs_time": "moves the time of the cluster",
+    "needs_faults": "disturbs the cluster",
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, text in MARKS.items():
+        config.addinivalue_line("markers", f"{name}(**settings): {text}")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kind" in metafunc.fixturenames:
+        told = os.environ.get("TERNMQ_TEST_CLUSTER")
+        metafunc.parametrize("kind", [told] if told else KINDS, scope="session")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out each test for the kinds that lack what it needs."""
+    left_out = [item for item in items if not has_all(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if has_all(item)]
+
+
+def has_all(item: pytest.Item) -> bool:
+    """Return whether the kind of cluster of a test has what the test needs."""
+    if not any(mark.name in MARKS for mark in item.iter_markers()):
+        return True
+    return isinstance(item, pytest.Function) and item.callspec.params["kind"] in IN_PROCESS
+
+
+@pytest.fixture(scope="session")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as address:
+        yield address
+
+
+@pytest.fixture
+def place(kind: str, request: pytest.FixtureRequest) -> Generator[Place]:
+    mark = secrets.token_hex(4)
+    topic, group = f"topic_{mark}", f"group_{mark}"
+    if kind in IN_PROCESS:
+        options: dict[str, Any] = {"brokers": 2, "network": kind}
+        for each in request.node.iter_markers():
+            options |= each.kwargs if each.name in MARKS else {}
+        with (
+            BlockingCluster(**options) as cluster,
+            cluster.installed(),
+        ):
+            yield Place(cluster.nameserver, topic, group, cluster.asynchronous)
+            assert cluster.leaks() == []
+    elif kind == "processes":
+        yield Place(request.getfixturevalue("processes"), topic, group)
+    else:
+        yield Place(kind, topic, group)
