@@ -7,6 +7,7 @@ from random import Random
 from typing import ParamSpec, Protocol, TypeVar
 
 from ternmq_model.clock import SystemTime
+from ternmq_model.queue import MessageQueue
 from ternmq_remoting.rpc import Network
 from ternmq_runtime.processes import Processes
 from ternmq_runtime.timers import LOOP_TIMERS, Timers
@@ -26,6 +27,10 @@ class Blocking(Protocol):
         ...
 
 
+def _ignore(group: str, queue: MessageQueue, offset: int) -> None:
+    """Ignore what a consumer left unanswered: another one gets it again."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Environment:
     """Clock, timers, network, randomness, blocking calls, processes. Files: a seam of the store.
@@ -40,6 +45,10 @@ class Environment:
     timers: Timers = LOOP_TIMERS
     processes: Processes | None = None
     """Factory of child processes; None = functions that need them are refused."""
+
+    on_unanswered: Callable[[str, MessageQueue, int], None] = _ignore
+    """Called when a consumer leaves, with its group, a queue and the offset behind the last message
+    that the application took, unless it has answered for all below."""
 
 
 class EnvironmentUser(Protocol):

@@ -58,7 +58,7 @@ def _cluster(request: pytest.FixtureRequest, options: dict[str, Any]) -> Generat
         request.node.stash.setdefault(_CLUSTERS, []).append(cluster)
         function = getattr(request, "function", None) if request.scope == "function" else None
         yield cluster.asynchronous if inspect.iscoroutinefunction(function) else cluster
-        if leaks == "fail" and (found := cluster.leaks()):
+        if found := cluster.leaks(leaks):
             pytest.fail(f"left behind: {'; '.join(found)}", pytrace=False)
 
 
@@ -67,6 +67,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any]:
     """Add to the report of a failed test what its cluster has."""
     outcome = yield
     report = outcome.get_result()
-    if report.when == "call" and report.failed:
-        for cluster in item.stash.get(_CLUSTERS, []):
+    if report.when != "teardown" and report.failed:
+        for cluster in [*item.session.stash.get(_CLUSTERS, []), *item.stash.get(_CLUSTERS, [])]:
             report.sections.append(("TernMQ", cluster.report()))

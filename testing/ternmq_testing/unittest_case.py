@@ -20,7 +20,7 @@ class _WithCluster(unittest.TestCase):
         network: `memory`, or `grpc`: other processes can use the cluster by its `nameserver`.
         seed: Seed of everything that is drawn.
         settings: Settings of every broker by their names in `BrokerConfig` and `StoreConfig`.
-        leaks: `fail`: a test fails that leaves clients open; `ignore` allows it.
+        leaks: What a test may not leave behind. See `Cluster.leaks`.
         is_installed: True = every client that is opened in this process during a test reaches the
             cluster of the test, whatever address it is given.
     """
@@ -91,7 +91,7 @@ class _WithCluster(unittest.TestCase):
             raise
 
     def _check_leaks(self, found: list[str]) -> None:
-        if found and self.leaks == "fail" and not self._has_failed:
+        if found and not self._has_failed:
             self.fail(f"left behind: {'; '.join(found)}")
 
 
@@ -119,7 +119,7 @@ class ClusterTestCase(_WithCluster):
         if self.is_installed:
             self.enterContext(cluster.installed())
         self._report = cluster.report
-        self.addCleanup(lambda: self._check_leaks(cluster.leaks()))
+        self.addCleanup(lambda: self._check_leaks(cluster.leaks(self.leaks)))
 
 
 class AsyncClusterTestCase(_WithCluster, unittest.IsolatedAsyncioTestCase):
@@ -143,4 +143,4 @@ class AsyncClusterTestCase(_WithCluster, unittest.IsolatedAsyncioTestCase):
         if self.is_installed:
             self.enterContext(cluster.installed())
         self._report = cluster.report
-        self.addCleanup(lambda: self._check_leaks(cluster.leaks()))
+        self.addCleanup(lambda: self._check_leaks(cluster.leaks(self.leaks)))

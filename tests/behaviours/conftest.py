@@ -75,7 +75,7 @@ def place(kind: str, request: pytest.FixtureRequest) -> Generator[Place]:
             cluster.installed(),
         ):
             yield Place(cluster.nameserver, topic, group, cluster.asynchronous)
-            assert cluster.leaks() == []
+            assert cluster.leaks("clients") == []
     elif kind == "processes":
         yield Place(request.getfixturevalue("processes"), topic, group)
     else:

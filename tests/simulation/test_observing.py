@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.config import ConsumeFrom, PullConsumerConfig, PushConsumerConfig
+from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import RefusedError, TransportError
 from ternmq_model.message import Message
@@ -71,6 +72,48 @@ def test_consumer_reports_its_position_in_each_queue(in_order: bool) -> None:
             with pytest.raises(RefusedError) as caught:
                 await admin.consumer_state("G", member.client_id)
             assert caught.value.code == ResponseCode.CONSUMER_NOT_ONLINE
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("commits_itself", [False, True])
+def test_member_that_polls_reports_what_it_has_not_answered(commits_itself: bool) -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster() as cluster,
+            admin_of(cluster) as admin,
+            cluster.producer() as producer,
+        ):
+            await cluster.put_topic("orders", 1)
+            config = PullConsumerConfig(
+                consume_from=ConsumeFrom.FIRST_OFFSET, auto_commit=commits_itself
+            )
+            async with PullConsumer(
+                "G", nameserver=NAMESERVER, config=config, env=cluster.environment("consumer")
+            ) as consumer:
+                await consumer.subscribe("orders")
+                await consumer.assigned()
+                for number in range(6):
+                    await producer.send(Message("orders", b"%d" % number))
+                await asyncio.sleep(1)
+                (member,) = (await admin.describe_group("G")).members
+
+                async def unanswered() -> int:
+                    state = await admin.consumer_state("G", member.client_id)
+                    assert state.facts["auto_commit"] == str(commits_itself)
+                    assert sum(each.read_offset for each in state.queues) == 6
+                    counts = [(one.messages, one.commit_offset) for one in state.queues]
+                    assert sum(map(sum, counts)) == 6
+                    return sum(messages for messages, _ in counts)
+
+                assert await unanswered() == 6
+                polled = len(await consumer.poll(messages_max=2))
+                assert await unanswered() == 6
+                if commits_itself:
+                    assert await consumer.poll(messages_max=1)
+                else:
+                    await consumer.commit()
+                assert await unanswered() == 6 - polled
 
     run_in_virtual_time(main())
 

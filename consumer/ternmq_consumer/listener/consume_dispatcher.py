@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ternmq_consumer.listener.consume_request import ConsumeRequest
@@ -132,8 +132,11 @@ class ConsumeDispatcher:
                 exc_info=error,
             )
 
-    def report_outliving(self) -> None:
-        """Log the calls that still run while their consumer is closed."""
+    def report_outliving(self, on_unanswered: Callable[[StoredMessage], None]) -> None:
+        """Log the calls that still run while their consumer is closed.
+
+        `on_unanswered` is called with the last message of each.
+        """
         if not self.called:
             return
         request, began_s = min(self.called.items(), key=lambda item: item[1])
@@ -147,6 +150,8 @@ class ConsumeDispatcher:
             next((each.queue_offset for each in request.handout.messages[request.index :]), None),
             sorted({str(each.assigned.queue) for each in self.called}),
         )
+        for each in self.called:
+            on_unanswered(each.handout.messages[-1])
 
     def report_uncancelled(self) -> None:
         """Log the calls that still run after their cancellation."""

@@ -113,15 +113,13 @@ def running_info(
     return state
 
 
-def facts_of(config: object, statistics: object) -> dict[str, object]:
+def facts_of(*sources: object) -> dict[str, object]:
     """Return the settings and counters of a consumer, by name. Pure.
 
-    Args:
-        config: Dataclass of settings. Values of other types than numbers and texts are left out.
-        statistics: Dataclass of numbers.
+    `sources` are dataclasses; values of other types than numbers and texts are left out.
     """
     facts: dict[str, object] = {"version": __version__}
-    for source in (config, statistics):
+    for source in sources:
         for field in fields(source):  # type: ignore[arg-type]
             value = getattr(source, field.name)
             if isinstance(value, float):

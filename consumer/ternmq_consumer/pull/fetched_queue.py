@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from ternmq_consumer.process_queue.running_info import ProcessQueueInfo
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, QueueSubscriber
 from ternmq_model.arrays import INT32_BYTES, read_int32s
@@ -43,6 +44,7 @@ class FetchedQueue:
     Attributes:
         position: Offset of the next message to take; None = unknown.
         settled: Position behind the last handled message.
+        polled_to: Offset behind the last message that the application got; None = it got none.
         is_listed: The consumer knows that records are waiting.
         check_crc: See the argument.
         is_leaving: The queue is being given away and is not read any more, also after a seek.
@@ -62,6 +64,7 @@ class FetchedQueue:
         self.queue = queue
         self.position: QueueOffset | None = None
         self.settled: QueueOffset | None = None
+        self.polled_to: QueueOffset | None = None
         self.is_listed = False
         self.is_leaving = False
         self._subscription = subscription
@@ -105,6 +108,7 @@ class FetchedQueue:
     def place(self, offset: QueueOffset) -> None:
         """Set the position to `offset` without reading."""
         self.position = self.settled = offset
+        self.polled_to = None
 
     def start(self, subscriber: QueueSubscriber, offset: QueueOffset) -> None:
         """Read from `offset` on, without older records. A leaving queue gets only the position."""
@@ -155,7 +159,9 @@ class FetchedQueue:
             self._pulled.release(len(part), part_bytes)
         if self.tags:
             wants = self._subscription.wants
-            return [message for message in part if wants(message.tags)]
+            part = [message for message in part if wants(message.tags)]
+        if part:
+            self.polled_to = QueueOffset(part[-1].queue_offset + 1)
         return part
 
     def waiting_within(self, bytes_max: int) -> list[FetchedBatch]:
@@ -191,8 +197,34 @@ class FetchedQueue:
                 self.position = QueueOffset(last + 1)
             record_bytes += part_bytes
             left -= len(sizes)
+        self.polled_to = self.position
         if self._pulled is not None:
             self._pulled.release(count, record_bytes)
+
+    def is_answered(self, below: QueueOffset | None) -> bool:
+        """Return whether all that the application got is below `below`."""
+        return self.polled_to is None or (below is not None and below >= self.polled_to)
+
+    def report(self, answered: QueueOffset | None) -> ProcessQueueInfo:
+        """Return the state of a queue with a position.
+
+        Args:
+            answered: Offset below which the application has answered for all messages.
+        """
+        assert self.position is not None, "its reading has begun"
+        lowest, polled = self.position, 0
+        if not self.is_answered(answered):
+            assert self.polled_to is not None, "something is not answered"
+            lowest = answered or QueueOffset(0)
+            polled = self.polled_to - lowest
+        sizes = sum(len(each.record_sizes) for each in self._batches)
+        return ProcessQueueInfo(
+            self.queue,
+            commit_offset=lowest,
+            read_offset=self._batches[-1].next_offset if self._batches else self.position,
+            messages=sizes // INT32_BYTES - self._taken + polled,
+            record_bytes=self.waiting_bytes,
+        )
 
     def on_records(self, pulled: messages.PulledRecords) -> int:
         """Add records to the queue. See `PullReceiver`."""
@@ -225,7 +257,7 @@ class FetchedQueue:
     def on_gone(self, error: RefusedError) -> None:
         """Drop the records that are waiting and the position. See `PullReceiver`."""
         self.stop()
-        self.position = self.settled = None
+        self.position = self.settled = self.polled_to = None
         self._on_gone(self, error)
 
     def _decode(self, batch: FetchedBatch) -> list[StoredMessage]:
@@ -259,11 +291,13 @@ class FetchedQueue:
 
     def _read_again(self, offset: QueueOffset) -> None:
         """Drop what is waiting, and read again from `offset` on. Nothing is settled by it."""
-        settled = self.settled
+        settled, polled_to = self.settled, self.polled_to
         if self._subscriber is not None:
             self.start(self._subscriber, offset)
         if settled is not None:
             self.settled = min(offset, settled)
+        if polled_to is not None:
+            self.polled_to = min(offset, polled_to)
 
     def _drop_first(self, count: int) -> None:
         """Remove the first `count` records of the first batch, which have been taken."""

@@ -11,6 +11,11 @@ from ternmq_client.reply_message import ReplyingClient
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_from_policy
 from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore, resets_of
+from ternmq_consumer.process_queue.running_info import (
+    ProcessQueueInfo,
+    RunningInfoReporter,
+    facts_of,
+)
 from ternmq_consumer.pull.fetched_queue import FetchedQueue
 from ternmq_consumer.pull.group_membership import PullMembership
 from ternmq_consumer.pull.polling_pull_consumer import PollingPullConsumer
@@ -139,6 +144,10 @@ class PullConsumer(PollingPullConsumer, ReplyingClient, Lifecycle):
         stack.callback(
             client.sessions.on_command("offsets_reset", resets_of(self._group, self._take_reset))
         )
+        reporter = RunningInfoReporter(
+            client.sessions, self._group, queues=self._reports, facts=lambda: facts_of(config)
+        )
+        stack.enter_context(reporter)
         stack.push_async_callback(self._close)
 
         async def renew_stale() -> bool:
@@ -346,6 +355,16 @@ class PullConsumer(PollingPullConsumer, ReplyingClient, Lifecycle):
             if fetched.position is not None:
                 self._context.offsets.place(fetched.queue, fetched.position)
 
+    def _answered(self, fetched: FetchedQueue) -> QueueOffset | None:
+        """Return the offset below which the application has answered for the messages."""
+        if self._config.auto_commit:
+            return fetched.settled
+        return self._context.offsets.at(fetched.queue)
+
+    def _reports(self) -> list[ProcessQueueInfo]:
+        placed = [each for each in self._queues.all if each.position is not None]
+        return [each.report(self._answered(each)) for each in placed]
+
     def _settle(self) -> None:
         """Mark the messages of earlier polls as handled, and commit them if a commit is due."""
         self._queues.settle()
@@ -357,6 +376,9 @@ class PullConsumer(PollingPullConsumer, ReplyingClient, Lifecycle):
         self._committing = self._client.tasks.spawn(self._context.offsets.commit(), "auto-commit")
 
     async def _close(self) -> None:
+        for fetched in self._queues.all:
+            if fetched.polled_to is not None and not fetched.is_answered(self._answered(fetched)):
+                self._client.env.on_unanswered(self._group, fetched.queue, fetched.polled_to)
         try:
             await self._member.leave(_CALLBACKS_WAIT_S)
             if self._config.auto_commit:

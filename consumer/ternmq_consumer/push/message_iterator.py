@@ -51,14 +51,20 @@ class MessageIterator:
         """Mark the last message as finished too."""
         self._settle(self._next)
 
-    def end(self) -> None:
-        """Return unfinished messages, the last one included, to the dispatcher."""
+    def end(self) -> StoredMessage | None:
+        """Return unfinished messages, the last one included, to the dispatcher.
+
+        Returns:
+            The last message that the application has got; None = it is finished, or there is none.
+        """
         self.settle()
+        present = self._messages[0] if self._next else None
         request, self._request = self._request, None
         if request is not None:
             request.assigned.finish(request.in_hand, request.handout, self._messages)
         self._messages = ()
         self._next = 0
+        return present
 
     def _settle(self, finished: int) -> None:
         """Finish the first `finished` messages of the hand-out."""

@@ -450,7 +450,7 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         """Stop reading and wait for the listener calls of owned queues."""
         self._calls_end_s = asyncio.get_running_loop().time() + self._config.close_wait_s
         await assignment.quiesce(self._config.close_wait_s)
-        self._dispatcher.report_outliving()
+        self._dispatcher.report_outliving(self._on_unanswered)
 
     async def _end_threads(self, pool: BlockingPool) -> None:
         """Wait for the calls of given-away queues too, for the rest of `close_wait_s`."""
@@ -484,8 +484,11 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
                 await self._client.routes.route(topic)
 
     def _end_iteration(self) -> None:
-        if self._iterator is not None:
-            self._iterator.end()
+        if self._iterator is not None and (present := self._iterator.end()) is not None:
+            self._on_unanswered(present)
+
+    def _on_unanswered(self, last: StoredMessage) -> None:
+        self._client.env.on_unanswered(self._group, last.queue, last.queue_offset + 1)
 
     async def _leave_group(self) -> None:
         if self._iterator is not None:

@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from ternmq_model.address import Address
+from ternmq_model.queue import MessageQueue
 from ternmq_remoting.environment import Environment, EnvironmentUser
 from ternmq_runtime.blocking_pool import BlockingPool
 from ternmq_testing.cluster.wires import Wires
@@ -26,6 +27,8 @@ class ClientEnvironments:
 
     Attributes:
         open: Open clients, each with the place in the test that opened it, if that is known.
+        unanswered: Offsets behind the last messages that consumers which have left took without an
+            answer, by group and queue.
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class ClientEnvironments:
         self._wires, self._time, self._random = wires, time, random
         self._nameserver = nameserver
         self.open: dict[EnvironmentUser, str] = {}
+        self.unanswered: dict[tuple[str, MessageQueue], int] = {}
 
     @asynccontextmanager
     async def open_for(self, client: EnvironmentUser) -> AsyncGenerator[Environment]:
@@ -48,6 +52,7 @@ class ClientEnvironments:
                 network=self._wires.of_client(self._nameserver()),
                 random=Random(self._random.getrandbits(64)),
                 blocking=blocking,
+                on_unanswered=self._note_unanswered,
             )
         except GeneratorExit:
             is_closed = False  # its loop ends without it
@@ -56,6 +61,10 @@ class ClientEnvironments:
             if is_closed:
                 del self.open[client]
             await blocking.close()
+
+    def _note_unanswered(self, group: str, queue: MessageQueue, offset: int) -> None:
+        key = group, queue
+        self.unanswered[key] = max(offset, self.unanswered.get(key, 0))
 
 
 def _place_outside() -> str:

@@ -30,7 +30,13 @@ from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_testing.cluster.clients import ClientEnvironments
-from ternmq_testing.cluster.looking import dead_letters_of, described, lag_of, messages_of
+from ternmq_testing.cluster.looking import (
+    dead_letters_of,
+    described,
+    lag_of,
+    messages_of,
+    unanswered_of,
+)
 from ternmq_testing.cluster.members import BrokerHandle
 from ternmq_testing.cluster.wires import CLIENTS, NAMESERVER, Wires, wires_of
 from ternmq_testing.memory.inline_blocking import InlineBlocking
@@ -368,10 +374,30 @@ class Cluster(Lifecycle):
                 behind.append(f"{group} ({listed or f'{in_hand} messages in hand'})")
         return "; ".join(behind)
 
-    def leaks(self) -> list[str]:
-        """Return what a test has left behind: clients that are open."""
-        places = [] if self._clients is None else list(self._clients.open.values())
-        return [f"a client is open{f', opened at {place}' if place else ''}" for place in places]
+    def leaks(self, check: str = "fail") -> list[str]:
+        """Return what a test has left behind, as sentences.
+
+        Args:
+            check: `fail`: clients that are open, and messages that consumers which have left took
+                without an answer: they were polled and not committed, or their listener never
+                returned. `clients` looks for clients alone, `ignore` for nothing.
+
+        Raises:
+            UsageError: `check` is another word.
+        """
+        if check not in ("fail", "clients", "ignore"):
+            raise UsageError(f"leaks is 'fail', 'clients' or 'ignore', not {check!r}")
+        if self._clients is None or check == "ignore":
+            return []
+        found = [
+            f"a client is open{f', opened at {place}' if place else ''}"
+            for place in self._clients.open.values()
+        ]
+        if check == "clients":
+            return found
+        for group, queue, count in unanswered_of(self._stores, self._clients.unanswered):
+            found.append(f"group {group} took {count} messages of {queue} and never answered")
+        return found
 
     def report(self) -> str:
         """Return topics, lags, dead letters and the last events as a text."""

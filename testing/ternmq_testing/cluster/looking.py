@@ -72,6 +72,24 @@ def lag_of(
     return lags
 
 
+def unanswered_of(
+    stores: Stores, taken: Mapping[tuple[str, MessageQueue], int]
+) -> list[tuple[str, MessageQueue, int]]:
+    """Return group, queue and number of the messages that were taken and are not committed.
+
+    `taken` has the offsets behind the last messages that were taken, by group and queue.
+    """
+    found: list[tuple[str, MessageQueue, int]] = []
+    for (group, queue), behind in taken.items():
+        env = stores.get(queue.broker_name)
+        offsets = {} if env is None else env.tables.offsets.topics_of(group)
+        committed = offsets.get(queue.topic, {}).get(queue.queue_id)
+        # Without an offset the group broadcasts, or the broker does not run.
+        if committed is not None and committed < behind:
+            found.append((group, queue, behind - committed))
+    return found
+
+
 def described(messages: Sequence[StoredMessage]) -> str:
     """Return messages as lines of a text. Pure."""
     lines = [

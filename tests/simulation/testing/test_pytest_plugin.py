@@ -118,10 +118,16 @@ def test_fails(ternmq):
     ternmq.broker().crash()
     ternmq.broker().restart()
     assert ternmq.lag("g") == 1
+
+def test_shared_fails(ternmq_session):
+    with ternmq_session.producer("p") as producer:
+        producer.send(Message("of_session", b"1"))
+    assert ternmq_session.lag("g") == 1
 """
     result = run(pytester, source, "-p", "no:asyncio")
-    result.assert_outcomes(failed=1)
+    result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(["*TernMQ*", "*broker-a lost its power*"])
+    result.stdout.fnmatch_lines(["*TernMQ*", "topic of_session: 1 messages"])
 
 
 def test_client_left_open_fails_the_test_unless_it_may(pytester: pytest.Pytester) -> None:
@@ -143,6 +149,60 @@ def test_may_leave(ternmq):
     result = run(pytester, source, "-p", "no:asyncio")
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.fnmatch_lines(["*left behind:*is open*"])
+
+
+def test_messages_without_an_answer_fail_the_test_unless_they_may(
+    pytester: pytest.Pytester,
+) -> None:
+    source = """
+@pytest.fixture
+def poll(ternmq, ternmq_topic):
+    with ternmq.producer("p") as producer:
+        producer.send(Message(ternmq_topic, b"1"))
+    with ternmq.pull_consumer("g") as consumer:
+        consumer.subscribe(ternmq_topic)
+        consumer.assigned()
+        while not consumer.poll(timeout_s=1):
+            pass
+        yield consumer
+
+def test_forgets(poll):
+    pass
+
+def test_commits(poll):
+    poll.commit()
+
+@pytest.mark.ternmq(leaks="clients")
+def test_looks(poll):
+    pass
+
+@pytest.mark.ternmq(leaks="none")
+def test_mistyped(poll):
+    pass
+"""
+    result = run(pytester, source, "-p", "no:asyncio")
+    result.assert_outcomes(passed=4, errors=2)
+    result.stdout.fnmatch_lines(["*left behind: group g took 1 messages of *test_forgets*"])
+    result.stdout.fnmatch_lines(["*leaks is 'fail', 'clients' or 'ignore', not 'none'*"])
+
+
+def test_each_process_of_a_distributed_run_has_clusters_of_its_own(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile("""
+from ternmq import Message
+import pytest
+
+@pytest.mark.parametrize("number", range(4))
+def test_send(ternmq, ternmq_session, ternmq_topic, number):
+    with ternmq.producer("p") as producer, ternmq_session.producer("p") as shared:
+        producer.send(Message("orders", b"1"))
+        shared.send(Message(ternmq_topic, b"1"))
+    ternmq.expect("orders", count=1)
+    ternmq_session.expect(ternmq_topic, count=1)
+""")
+    arguments = ("-p", "no:cacheprovider", "-p", "no:asyncio", *PLUGIN, "-n", "2")
+    pytester.runpytest_subprocess(*arguments).assert_outcomes(passed=4)
 
 
 def test_session_shares_one_cluster_and_topics_have_fresh_names(pytester: pytest.Pytester) -> None:

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.config import ConsumeFrom, PullConsumerConfig, PushConsumerConfig
 from ternmq_consumer.consume_status import ReconsumeLater
+from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_model.errors import UsageError
 from ternmq_model.message import Message
 from ternmq_testing.cluster.cluster import Cluster
@@ -68,6 +70,36 @@ def test_settled_waits_for_groups_and_names_those_behind() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("commits_itself", [False, True])
+def test_settled_waits_for_members_that_poll(commits_itself: bool) -> None:
+    async def main() -> None:
+        config = PullConsumerConfig(
+            consume_from=ConsumeFrom.FIRST_OFFSET, auto_commit=commits_itself
+        )
+        bodies: list[bytes] = []
+
+        async def poll(consumer: PullConsumer) -> None:
+            while True:
+                bodies.extend(
+                    [each.body for each in await consumer.poll(timeout_s=0.1, messages_max=3)]
+                )
+                if not commits_itself:
+                    await consumer.commit()
+
+        async with Cluster() as cluster, cluster.pull_consumer("g", config=config) as consumer:
+            await fill(cluster, 20)
+            await consumer.subscribe("orders")
+            with pytest.raises(AssertionError, match=r"not settled within 0\.3 s: g \(orders"):
+                await cluster.settled(timeout_s=0.3)
+            polling = asyncio.create_task(poll(consumer))
+            await cluster.settled()
+            assert len(bodies) == 20
+            assert cluster.lag("g") == 0
+            polling.cancel()
+
+    run(main())
+
+
 def test_dead_letters_after_sixteen_retries() -> None:
     async def main() -> None:
         tries: list[int] = []
@@ -101,5 +133,52 @@ def test_report_has_topics_groups_dead_letters_and_events() -> None:
         for line in ("topic orders: 2 messages", "group g: lag 0, 2 dead letters", "order 1"):
             assert line in report
         assert "broker-a serves" in report
+
+    run(main())
+
+
+def test_messages_of_consumers_that_left_without_an_answer_are_leaks() -> None:
+    async def main() -> None:
+        called = asyncio.Event()
+
+        async def listen(_message: object) -> None:
+            called.set()
+            await asyncio.Event().wait()
+
+        config = replace(FIRST, close_wait_s=0.05)
+        async with Cluster() as cluster:
+            await fill(cluster, 1)
+            async with cluster.push_consumer("hangs", "orders", listener=listen, config=config):
+                await called.wait()
+            async with cluster.push_consumer("breaks", "orders", config=FIRST) as consumer:
+                async for _ in consumer:
+                    break
+            (queue,) = {each.queue for each in cluster.messages("orders")}
+            took = f"took 1 messages of {queue} and never answered"
+            assert cluster.leaks() == [f"group hangs {took}", f"group breaks {took}"]
+            assert cluster.leaks("clients") == []
+            for group in ("hangs", "breaks"):
+                async with cluster.push_consumer(
+                    group, "orders", listener=lambda _: None, config=FIRST
+                ):
+                    await cluster.settled()
+            assert cluster.leaks() == []
+
+    run(main())
+
+
+def test_polled_messages_are_answered_by_a_commit() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            await fill(cluster, 3)
+            for does_commit in (False, True):
+                async with cluster.pull_consumer("g") as consumer:
+                    consumer.assign({each.queue for each in cluster.messages("orders")})
+                    polled = 0
+                    while polled < 3:
+                        polled += len(await consumer.poll(timeout_s=1))
+                    if does_commit:
+                        await consumer.commit()
+                assert bool(cluster.leaks()) is not does_commit
 
     run(main())
