@@ -68,5 +68,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any]:
     outcome = yield
     report = outcome.get_result()
     if report.when != "teardown" and report.failed:
-        for cluster in [*item.session.stash.get(_CLUSTERS, []), *item.stash.get(_CLUSTERS, [])]:
+        clusters = [each.stash.get(_CLUSTERS, None) or () for each in (item.session, item)]
+        for cluster in itertools.chain(*clusters):
             report.sections.append(("TernMQ", cluster.report()))

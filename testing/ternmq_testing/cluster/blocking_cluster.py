@@ -1,13 +1,20 @@
 """Cluster for synchronous tests."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
+from inspect import iscoroutinefunction
+from pathlib import Path
 from typing import Any
 
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.blocking_client import BlockingClient, blocking, on_loop
+from ternmq_consumer.listener.listener_call import Listener
 from ternmq_consumer.pull.blocking_pull_consumer import BlockingPullConsumer
 from ternmq_consumer.push.push_consumer import PushConsumer
+from ternmq_consumer.subscriptions import Subscriptions
 from ternmq_producer.blocking_producer import BlockingProducer, BlockingTransactionProducer
+from ternmq_producer.transactions.transaction_producer import Check, Execute
 from ternmq_remoting.system_environment import clients_installed
 from ternmq_testing.cluster.cluster import Cluster
 from ternmq_testing.cluster.elsewhere import elsewhere
@@ -54,6 +61,19 @@ class BlockingBroker:
         self._cluster.run(_called(lambda: self._broker.disk_full(is_full)))
 
 
+class BlockingAdminClient(BlockingClient[AdminClient]):
+    """`AdminClient` without `await`: its methods, with their arguments, results and errors."""
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+        if not iscoroutinefunction(method):
+            raise AttributeError(f"the blocking admin client has no {name!r}")
+        return partial(self._call, method)
+
+    def _call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return self._run(method(*args, **kwargs))
+
+
 class BlockingCluster(BlockingClient[Cluster]):
     """`Cluster` without `await`: `with BlockingCluster() as cluster:`.
 
@@ -71,9 +91,18 @@ class BlockingCluster(BlockingClient[Cluster]):
     """
 
     def __init__(
-        self, *, brokers: int = 1, flush: str = "async", seed: int = 0, **settings: Any
+        self,
+        *,
+        brokers: int = 1,
+        flush: str = "async",
+        network: str = "memory",
+        data: Path | None = None,
+        seed: int = 0,
+        **settings: Any,
     ) -> None:
-        super().__init__(Cluster(brokers=brokers, flush=flush, seed=seed, **settings))
+        super().__init__(
+            Cluster(brokers=brokers, flush=flush, network=network, data=data, seed=seed, **settings)
+        )
 
     advance = blocking(Cluster.advance)
     settled = blocking(Cluster.settled)
@@ -112,19 +141,27 @@ class BlockingCluster(BlockingClient[Cluster]):
         """Return a producer of this cluster, not entered."""
         return BlockingProducer(group, env=self._client.environment, **options)
 
-    def transaction_producer(self, group: str, **options: Any) -> BlockingTransactionProducer:
+    def transaction_producer(
+        self, group: str, *, execute: Execute, check: Check, **options: Any
+    ) -> BlockingTransactionProducer:
         """Return a transaction producer of this cluster, not entered."""
-        return BlockingTransactionProducer(group, env=self._client.environment, **options)
+        env = self._client.environment
+        return BlockingTransactionProducer(group, execute=execute, check=check, env=env, **options)
 
     def pull_consumer(self, group: str = "", **options: Any) -> BlockingPullConsumer:
         """Return a pull consumer of this cluster, not entered."""
         return BlockingPullConsumer(group, env=self._client.environment, **options)
 
     def push_consumer(
-        self, group: str, *topics: Any, **options: Any
+        self, group: str, topics: Subscriptions, *, listener: Listener | None = None, **options: Any
     ) -> BlockingClient[PushConsumer]:
         """Return a push consumer of this cluster, which consumes while its block is open."""
-        return BlockingClient(self._client.push_consumer(group, *topics, **options))
+        consumer = self._client.push_consumer(group, topics, listener=listener, **options)
+        return BlockingClient(consumer)
+
+    def admin(self, **options: Any) -> "BlockingAdminClient":
+        """Return an admin client of this cluster, not entered."""
+        return BlockingAdminClient(self._client.admin(**options))
 
     @contextmanager
     def installed(self) -> Generator[None]:

@@ -12,8 +12,10 @@ from typing import Any, ClassVar, Final
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.environment import BrokerEnvironment
 from ternmq_client.admin.admin_client import AdminClient
+from ternmq_consumer.listener.listener_call import Listener
 from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_consumer.push.push_consumer import PushConsumer
+from ternmq_consumer.subscriptions import Subscriptions
 from ternmq_model.address import Address
 from ternmq_model.errors import TernError, UsageError
 from ternmq_model.names import is_system_topic
@@ -23,7 +25,7 @@ from ternmq_model.stored_message import StoredMessage
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
 from ternmq_producer.producer import Producer
-from ternmq_producer.transactions.transaction_producer import TransactionProducer
+from ternmq_producer.transactions.transaction_producer import Check, Execute, TransactionProducer
 from ternmq_remoting.environment import Blocking, Environment, EnvironmentUser
 from ternmq_remoting.system_environment import clients_installed
 from ternmq_runtime.lifecycle import Lifecycle
@@ -205,13 +207,18 @@ class Cluster(Lifecycle):
         """Return a producer of this cluster, not entered. See `Producer`."""
         return Producer(group, env=self.environment, **options)
 
-    def transaction_producer(self, group: str, **options: Any) -> TransactionProducer:
+    def transaction_producer(
+        self, group: str, *, execute: Execute, check: Check, **options: Any
+    ) -> TransactionProducer:
         """Return a transaction producer of this cluster, not entered."""
-        return TransactionProducer(group, env=self.environment, **options)
+        env = self.environment
+        return TransactionProducer(group, execute=execute, check=check, env=env, **options)
 
-    def push_consumer(self, group: str, *topics: Any, **options: Any) -> PushConsumer:
+    def push_consumer(
+        self, group: str, topics: Subscriptions, *, listener: Listener | None = None, **options: Any
+    ) -> PushConsumer:
         """Return a push consumer of this cluster, not entered."""
-        return PushConsumer(group, *topics, env=self.environment, **options)
+        return PushConsumer(group, topics, listener=listener, env=self.environment, **options)
 
     def pull_consumer(self, group: str = "", **options: Any) -> PullConsumer:
         """Return a pull consumer of this cluster, not entered."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, cast
 
@@ -29,21 +30,23 @@ class _Elsewhere:
         value = getattr(self._target, name)
         if not callable(value) or name in _MADE_HERE:
             return self._of_other_loop(value)
-        if iscoroutinefunction(value):
-            return lambda *args, **kwargs: run_on(self._loop, value(*args, **kwargs))
-        return lambda *args, **kwargs: self._of_other_loop(self._call(value, args, kwargs))
+        return partial(self._wait if iscoroutinefunction(value) else self._call, value)
 
-    def _call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
+    async def _wait(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return await run_on(self._loop, function(*args, **kwargs))
+
+    def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         async def call() -> Any:
             return function(*args, **kwargs)
 
-        return asyncio.run_coroutine_threadsafe(call(), self._loop).result()
+        value = asyncio.run_coroutine_threadsafe(call(), self._loop).result()
+        return self._of_other_loop(value)
 
     def _of_other_loop(self, value: Any) -> Any:
         if isinstance(value, BrokerHandle):
             return _Elsewhere(value, self._loop)
-        if isinstance(value, list) and value and isinstance(value[0], BrokerHandle):
-            return [_Elsewhere(each, self._loop) for each in value]
+        if isinstance(value, list):
+            return [self._of_other_loop(each) for each in cast("list[Any]", value)]
         return value
 
 

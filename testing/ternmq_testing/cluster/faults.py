@@ -260,14 +260,7 @@ class FaultyNetwork:
 class _FaultyListener:
     def __init__(self, listener: Listener, faults: Faults) -> None:
         self._listener, self._faults = listener, faults
-
-    @property
-    def stays_open(self) -> bool:
-        return self._listener.stays_open
-
-    @stays_open.setter
-    def stays_open(self, value: bool) -> None:
-        self._listener.stays_open = value
+        self.stays_open = listener.stays_open
 
     @asynccontextmanager
     async def serve(
@@ -275,7 +268,10 @@ class _FaultyListener:
     ) -> AsyncGenerator[Server]:
         wrapped = [self._faults.wrap(each) for each in handlers]
         async with self._listener.serve(wrapped, identity=identity) as server:
-            yield server
+            try:
+                yield server
+            finally:
+                self._listener.stays_open = self.stays_open
 
     async def close(self) -> None:
         await self._listener.close()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from ternmq_model.errors import UsageError
 from ternmq_remoting.rpc import (
@@ -135,7 +135,7 @@ class GrpcWires:
 
     def of_client(self, nameserver: Address) -> Network:
         """Return gRPC, on which all NameServers are that of the cluster."""
-        return _Redirected(self._network, nameserver)
+        return cast("Network", _Redirected(self._network, nameserver))
 
     def kill(self, host: str) -> None:
         """Do nothing: the server of the host ends its connections."""

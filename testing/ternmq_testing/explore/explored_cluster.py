@@ -9,11 +9,14 @@ from typing import Any, ClassVar, Final
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_consumer.config import MessageModel
+from ternmq_consumer.listener.listener_call import Listener
 from ternmq_consumer.push.push_consumer import PushConsumer
+from ternmq_consumer.subscriptions import Subscriptions
 from ternmq_model.errors import GroupNotFound, TernError
 from ternmq_model.names import is_system_topic
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.producer import Producer
+from ternmq_producer.transactions.transaction_producer import Check, Execute
 from ternmq_remoting.environment import Blocking, Environment, EnvironmentUser
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
@@ -121,25 +124,29 @@ class ExploredCluster(Cluster):
         """Return a producer whose sends are noted. See `Cluster.producer`."""
         return super().producer(group, **self._with_sender(options))
 
-    def transaction_producer(self, group: str, **options: Any) -> NotedTransactionProducer:
+    def transaction_producer(
+        self, group: str, *, execute: Execute, check: Check, **options: Any
+    ) -> NotedTransactionProducer:
         """Return a transaction producer whose sends and outcomes are noted."""
-        options = self._with_sender(options)
-        return NotedTransactionProducer(self.journal, group, env=self.environment, **options)
+        options = self._with_sender(options | {"execute": execute, "env": self.environment})
+        return NotedTransactionProducer(self.journal, group, check=check, **options)
 
     def pull_consumer(self, group: str = "", **options: Any) -> NotedPullConsumer:
         """Return a pull consumer whose messages are noted. See `Cluster.pull_consumer`."""
         return NotedPullConsumer(self.journal, group, env=self.environment, **options)
 
-    def push_consumer(self, group: str, *topics: Any, **options: Any) -> PushConsumer:
+    def push_consumer(
+        self, group: str, topics: Subscriptions, *, listener: Listener | None = None, **options: Any
+    ) -> PushConsumer:
         """Return a push consumer whose messages are noted. See `Cluster.push_consumer`.
 
         One with a listener may get company: another member of its group, with the same listener.
         """
         given = options.get("interceptors", ())
-        options = options | {"interceptors": (*given, self._joined)}
+        options |= {"interceptors": (*given, self._joined), "listener": listener}
 
         def join(host: str) -> PushConsumer:
-            return PushConsumer(group, *topics, env=self._environment_on(host), **options)
+            return PushConsumer(group, topics, env=self._environment_on(host), **options)
 
         def on_open(opened: NotedPushConsumer) -> Callable[[], Awaitable[None]]:
             self._open_members[opened] = group
@@ -155,7 +162,7 @@ class ExploredCluster(Cluster):
             return leave
 
         env = self.environment
-        return NotedPushConsumer(self.journal, on_open, group, *topics, env=env, **options)
+        return NotedPushConsumer(self.journal, on_open, group, topics, env=env, **options)
 
     def environment(self, client: EnvironmentUser) -> AbstractAsyncContextManager[Environment]:
         """Return the environment of a client. See `Cluster.environment`."""

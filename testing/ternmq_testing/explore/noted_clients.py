@@ -7,6 +7,7 @@ from typing import Any
 
 from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_consumer.push.push_consumer import PushConsumer
+from ternmq_consumer.subscriptions import Subscriptions
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.transaction import Resolution, TransactionResult
 from ternmq_producer.transactions.transaction_producer import TransactionProducer
@@ -67,10 +68,10 @@ class NotedPushConsumer(PushConsumer):
         journal: Journal,
         on_open: Callable[["NotedPushConsumer"], Callable[[], Awaitable[None]]],
         group: str,
-        *topics: Any,
+        topics: Subscriptions,
         **options: Any,
     ) -> None:
-        super().__init__(group, *topics, **options)
+        super().__init__(group, topics, **options)
         self._journal, self._on_open = journal, on_open
 
     async def _open(self, stack: AsyncExitStack) -> None:

@@ -13,13 +13,14 @@ import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push.push_consumer import PushConsumer
-from ternmq_model.errors import UsageError
+from ternmq_model.errors import TopicNotFound, UsageError
 from ternmq_model.message import Message
 from ternmq_model.route import TopicConfig
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.transaction import Resolution
 from ternmq_producer.blocking_producer import BlockingProducer
 from ternmq_producer.producer import Producer
+from ternmq_testing.cluster.blocking_cluster import BlockingCluster
 from ternmq_testing.cluster.cluster import Cluster
 
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
@@ -115,7 +116,7 @@ def test_transaction_is_checked_fifteen_times_and_parked() -> None:
         async with (
             Cluster() as cluster,
             cluster.transaction_producer(
-                "p", execute=lambda *_: Resolution.UNKNOWN, check=check, topics=("orders",)
+                "p", execute=lambda _, __: Resolution.UNKNOWN, check=check, topics=("orders",)
             ) as producer,
         ):
             begun = cluster.now()
@@ -243,3 +244,16 @@ def test_wrong_arguments_are_refused_by_name() -> None:
                 await cluster.advance("soon")
 
     run(main())
+
+
+def test_blocking_admin_client_calls_the_methods_of_the_other() -> None:
+    with BlockingCluster(brokers=2) as cluster, cluster.admin() as admin:
+        admin.create_topic(TopicConfig("orders"))
+        assert {each.broker_name for each in admin.route("orders").read_queues()} == {
+            "broker-a",
+            "broker-b",
+        }
+        with pytest.raises(TopicNotFound):
+            admin.route("others")
+        with pytest.raises(AttributeError, match="no attribute 'fly'"):
+            admin.fly()
