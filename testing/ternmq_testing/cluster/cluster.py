@@ -17,6 +17,7 @@ from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_consumer.subscriptions import Subscriptions
 from ternmq_model.address import Address
+from ternmq_model.arguments import is_whole
 from ternmq_model.errors import TernError, UsageError
 from ternmq_model.names import is_system_topic
 from ternmq_model.queue import MessageQueue
@@ -47,6 +48,7 @@ from ternmq_testing.time.durations import seconds_of
 
 _NAMESERVER_PORT: Final = 9876
 _BROKER_PORT: Final = 10911
+_BROKERS_MAX: Final = 26
 _EVENTS_MAX: Final = 50
 _STORE: Final = StoreConfig(
     commit_log_file_bytes=5 << 20,
@@ -79,6 +81,9 @@ class Cluster(Lifecycle):
         data: Directory of all data, which a later cluster may open again; None = in memory.
         seed: Seed of everything that is drawn.
         settings: Settings of every broker by their names in `BrokerConfig` and `StoreConfig`.
+
+    Raises:
+        UsageError: An argument is illegal, or there is no such setting.
     """
 
     _look_s: ClassVar = 0.005
@@ -94,6 +99,12 @@ class Cluster(Lifecycle):
         seed: int = 0,
         **settings: Any,
     ) -> None:
+        if not is_whole(brokers) or not 1 <= brokers <= _BROKERS_MAX:
+            raise UsageError(f"brokers={brokers!r}: must be a whole number, 1 to {_BROKERS_MAX}")
+        if flush not in [mode.value for mode in FlushMode]:
+            raise UsageError(f"flush={flush!r}: must be 'sync' or 'async'")
+        if network not in ("memory", "grpc"):
+            raise UsageError(f"network={network!r}: must be 'memory' or 'grpc'")
         self._names = [f"broker-{chr(ord('a') + number)}" for number in range(brokers)]
         self._flush = FlushMode(flush)
         self._network, self._data, self._seed = network, data, seed
@@ -276,7 +287,11 @@ class Cluster(Lifecycle):
         self.note(f"{hosts[0]} and {hosts[1]} are cut off from each other")
 
     def drop_answers(self, rpc: str, *, next: int = 1) -> None:
-        """Lose the next answers of an RPC at every broker: it takes effect, nobody learns of it."""
+        """Lose the next answers of an RPC at every broker: it takes effect, nobody learns of it.
+
+        Raises:
+            UsageError: Brokers have no such RPC.
+        """
         for broker in self.brokers:
             broker.faults.drop_answers(rpc, next)
 

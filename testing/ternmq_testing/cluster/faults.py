@@ -8,10 +8,11 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any, Final
 
 from ternmq_model.arrays import INT32_BYTES
-from ternmq_model.errors import ConnectionLost, refusal
+from ternmq_model.errors import ConnectionLost, UsageError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.rpc import (
@@ -54,6 +55,7 @@ class Faults:
 
     def __init__(self, note: Callable[[str], None], on_message: Callable[[], None]) -> None:
         self._note, self._on_message = note, on_message
+        self._rpcs: set[str] = set()
         self._lost_answers: Counter[str] = Counter()
         self._refused_sends = 0
         self._is_dead = False
@@ -68,7 +70,14 @@ class Faults:
             self._running.set()
 
     def drop_answers(self, rpc: str, count: int) -> None:
-        """Lose the next `count` answers of an RPC: it takes effect, and its connection breaks."""
+        """Lose the next `count` answers of an RPC: it takes effect, and its connection breaks.
+
+        Raises:
+            UsageError: The member has no such RPC.
+        """
+        if rpc not in self._rpcs:
+            near = get_close_matches(rpc, self._rpcs, 1, cutoff=0)
+            raise UsageError(f"a broker has no RPC {rpc!r}; did you mean {near[0]!r}?")
         self._lost_answers[rpc] += count
 
     def refuse(self, count: int) -> None:
@@ -120,6 +129,7 @@ class Faults:
     def wrap(self, handler: Handler) -> Handler:
         """Return the handler with these faults."""
         rpc = handler.rpc
+        self._rpcs.add(rpc.name)
 
         async def serve_call(request: Any, call: Call) -> Any:
             await self.pass_on()

@@ -150,20 +150,14 @@ class GrpcWires:
 
 @asynccontextmanager
 async def wires_of(network: str, time: ClusterTime, random: Random) -> AsyncGenerator[Wires]:
-    """Yield the wires of a cluster while the block runs.
-
-    Raises:
-        UsageError: `network` is neither `memory` nor `grpc`.
-    """
+    """Yield the wires of a cluster, `memory` or `grpc`, while the block runs."""
     if network == "grpc":
         time.linger_s = _LINGER_S
         yield GrpcWires()
-    elif network == "memory":
+    else:
         memory = MemoryNetwork(random, timers=time.agenda(), on_message=time.note_activity)
         async with memory:
             yield MemoryWires(memory)
-    else:
-        raise UsageError(f"network is 'memory' or 'grpc', not {network!r}")
 
 
 class _Redirected:

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from ternmq_model.arguments import check_function, check_seconds, is_async, is_whole
 from ternmq_model.errors import UsageError
-from ternmq_store.config import FlushMode
 from ternmq_testing.explore.explored_cluster import ExploredCluster
 from ternmq_testing.explore.trouble import FAULTS, check_faults
 from ternmq_testing.time.virtual_time import run_in_virtual_time
@@ -83,7 +82,7 @@ def explore(
         Exception: The scenario raised it; the seed and the history are its note.
     """
     wanted = _seeds(seeds)
-    _check(scenario, brokers, flush)
+    _check(scenario)
     check_faults(faults)
     if check_seconds("timeout_s", timeout_s) <= 0:
         raise UsageError(f"timeout_s={timeout_s!r}: must be above 0")
@@ -123,7 +122,7 @@ async def _run(scenario: Scenario, cluster: ExploredCluster, timeout_s: float) -
                     f"the scenario did not end within {timeout_s:g} s of virtual time"
                 ) from None
             raise
-        if left := cluster.leaks():
+        if left := cluster.leaks("clients"):
             raise AssertionError(f"the scenario left behind: {'; '.join(left)}")
         await cluster.settled()
         if broken := cluster.broken_promises():
@@ -143,14 +142,10 @@ def _seeds(seeds: int | Iterable[int]) -> list[int]:
     return found
 
 
-def _check(scenario: Scenario, brokers: int, flush: str) -> None:
+def _check(scenario: Scenario) -> None:
     check_function("scenario", scenario, 1)
     if not is_async(scenario):
         raise UsageError(f"scenario={scenario!r} must be `async def`")
-    if not is_whole(brokers) or brokers < 1:
-        raise UsageError(f"brokers={brokers!r}: must be 1 or more, a whole number")
-    if flush not in [mode.value for mode in FlushMode]:
-        raise UsageError(f"flush={flush!r}: must be 'sync' or 'async'")
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -240,6 +240,8 @@ def test_wrong_arguments_are_refused_by_name() -> None:
                 cluster.broker("broker-z")
             with pytest.raises(UsageError, match="no host"):
                 cluster.partition("clients", "broker-z")
+            with pytest.raises(UsageError, match="did you mean 'SendStream'"):
+                cluster.drop_answers("Sendstream")
             with pytest.raises(UsageError, match="duration"):
                 await cluster.advance("soon")
 

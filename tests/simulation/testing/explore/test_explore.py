@@ -273,7 +273,7 @@ def test_broker_that_the_scenario_crashes_comes_back() -> None:
         ({"seeds": 0}, "seeds=0 must be a number of seeds"),
         ({"seeds": "17"}, "seeds='17' must be"),
         ({"seeds": [1.5]}, r"seeds=\[1.5\] must be"),
-        ({"seeds": 1, "brokers": 0}, "brokers=0: must be 1 or more"),
+        ({"seeds": 1, "brokers": 0}, "brokers=0: must be a whole number, 1 to 26"),
         ({"seeds": 1, "flush": "never"}, "flush='never': must be 'sync' or 'async'"),
         ({"seeds": 1, "faults": ["fire"]}, "no fault 'fire': there are power loss, kill"),
         ({"seeds": 1, "faults": "kill"}, r"must be a list: \['kill'\]"),
