@@ -20,7 +20,7 @@ class _WithCluster(unittest.TestCase):
         network: `memory`, or `grpc`: other processes can use the cluster by its `nameserver`.
         seed: Seed of everything that is drawn.
         settings: Settings of every broker by their names in `BrokerConfig` and `StoreConfig`.
-        leaks: What a test may not leave behind. See `Cluster.leaks`.
+        leaks: Kinds of leaks that fail a test. See `Cluster.leaks`.
         is_installed: True = every client that is opened in this process during a test reaches the
             cluster of the test, whatever address it is given.
     """

@@ -28,6 +28,11 @@ class BlockingBroker:
         self.name = broker.name
         self._cluster, self._broker = cluster, broker
 
+    @property
+    def is_running(self) -> bool:
+        """The broker serves."""
+        return self._broker.is_running
+
     def start(self) -> None:
         """Start the broker. See `BrokerHandle.start`."""
         self._cluster.run(self._broker.start())
@@ -36,9 +41,9 @@ class BlockingBroker:
         """Let the broker leave in order. See `BrokerHandle.stop`."""
         self._cluster.run(self._broker.stop())
 
-    def crash(self) -> None:
+    def crash(self, *, power: bool = True) -> None:
         """End the broker at once. See `BrokerHandle.crash`."""
-        self._cluster.run(self._broker.crash())
+        self._cluster.run(self._broker.crash(power=power))
 
     def restart(self) -> None:
         """Start the broker again. See `BrokerHandle.restart`."""
