@@ -299,8 +299,9 @@ def rest(report: Report) -> None:
     def others() -> None:
         report.command("types", ROOT / "tools" / "check_types.py")
         run_pythons(report)
-        # The store alone calls what only Linux has.
-        report.pytest("without Linux", ("tests/unit/store",), TESTS_WITHOUT_LINUX="1")
+        # The store alone calls what only Linux has; a cluster in a test is used on other systems.
+        without = ("tests/unit/store", "tests/simulation/testing/cluster")
+        report.pytest("without Linux", without, TESTS_WITHOUT_LINUX="1")
 
     def faults() -> None:
         # Not beside crashes: a process in a network namespace would keep a dead disk mounted.
