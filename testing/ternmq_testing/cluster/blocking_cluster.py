@@ -14,7 +14,8 @@ from ternmq_consumer.pull.blocking_pull_consumer import BlockingPullConsumer
 from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_consumer.subscriptions import Subscriptions
 from ternmq_producer.blocking_producer import BlockingProducer, BlockingTransactionProducer
-from ternmq_producer.transactions.transaction_producer import Check, Execute
+from ternmq_producer.transactions.transaction_checks import Check
+from ternmq_producer.transactions.transaction_producer import Execute
 from ternmq_remoting.system_environment import clients_installed
 from ternmq_testing.cluster.cluster import Cluster
 from ternmq_testing.cluster.elsewhere import elsewhere

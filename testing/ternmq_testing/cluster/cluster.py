@@ -26,7 +26,8 @@ from ternmq_model.stored_message import StoredMessage
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
 from ternmq_producer.producer import Producer
-from ternmq_producer.transactions.transaction_producer import Check, Execute, TransactionProducer
+from ternmq_producer.transactions.transaction_checks import Check
+from ternmq_producer.transactions.transaction_producer import Execute, TransactionProducer
 from ternmq_remoting.environment import Blocking, Environment, EnvironmentUser
 from ternmq_remoting.system_environment import clients_installed
 from ternmq_runtime.lifecycle import Lifecycle

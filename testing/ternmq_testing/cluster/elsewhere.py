@@ -46,7 +46,7 @@ class _Elsewhere:
         if isinstance(value, BrokerHandle):
             return _Elsewhere(value, self._loop)
         if isinstance(value, list):
-            return [self._of_other_loop(each) for each in cast("list[Any]", value)]
+            return list(map(self._of_other_loop, value))  # pyright: ignore[reportUnknownArgumentType]
         return value
 
 

@@ -16,7 +16,8 @@ from ternmq_model.errors import GroupNotFound, TernError
 from ternmq_model.names import is_system_topic
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.producer import Producer
-from ternmq_producer.transactions.transaction_producer import Check, Execute
+from ternmq_producer.transactions.transaction_checks import Check
+from ternmq_producer.transactions.transaction_producer import Execute
 from ternmq_remoting.environment import Blocking, Environment, EnvironmentUser
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode

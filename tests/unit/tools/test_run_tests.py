@@ -88,7 +88,8 @@ def test_test_and_test_all_run_every_folder_once() -> None:
     [*mine] = [folder for step in steps_of("test").values() for folder in step]
     rest = [folder for step in steps_of("rest").values() for folder in step]
     rest = [folder for folder in rest if folder not in run_tests.SCENARIOS]
-    rest.remove("tests/unit/store")  # once more, without Linux
+    for once_more in ("tests/unit/store", "tests/simulation/testing/cluster"):
+        rest.remove(once_more)  # without Linux
     rest.remove("tests/spark/faults")  # which the step of `tests/spark` passes over
     there = {f"tests/{path.parent.name}" for path in (ROOT / "tests").glob("*/test_*.py")}
     there |= {f"tests/{path.parents[1].name}" for path in (ROOT / "tests").glob("*/*/test_*.py")}
