@@ -95,13 +95,18 @@ def test_client_that_is_left_open_fails_its_test_unless_that_is_allowed() -> Non
     class Allowed(Case):
         leaks = "ignore"
 
+    class AsyncCase(AsyncClusterTestCase):
+        async def test_leaves_a_producer(self) -> None:
+            await self.cluster.producer("p").__aenter__()
+
     class ClosedByCleanup(AsyncClusterTestCase):
         async def test_has_a_producer_until_its_end(self) -> None:
             await self.enterAsyncContext(self.cluster.producer("p"))
 
-    result, printed = run(Case)
-    assert len(result.failures) == 1
-    assert "left behind: " in printed
+    for case in (Case, AsyncCase):
+        result, printed = run(case)
+        assert len(result.failures) == 1
+        assert "left behind: a client is open" in printed
     result, printed = run(Allowed)
     assert result.wasSuccessful(), printed
     for producer in Case.left:

@@ -153,3 +153,26 @@ def test_full_disk_refuses_until_there_is_space() -> None:
             assert [each.body for each in cluster.messages("orders")] == [b"1", b"3"]
 
     run(main())
+
+
+def test_partition_cuts_two_hosts_off_until_it_heals() -> None:
+    async def main() -> None:
+        async with Cluster(brokers=2) as cluster, cluster.producer("p") as producer:
+            await create(cluster, "orders")
+            names = {each.name for each in cluster.brokers}
+            for away in sorted(names):
+                cluster.partition("clients", away)
+                sent = [await producer.send(Message("orders", b"1")) for _ in range(4)]
+                assert {each.queue.broker_name for each in sent} == names - {away}
+                cluster.heal()
+            cluster.partition("nameserver", cluster.broker("broker-b"))
+            await cluster.advance("3m")
+            async with cluster.admin() as admin:
+                route = await admin.route("orders")
+                assert {each.broker_name for each in route.read_queues()} == {"broker-a"}
+                cluster.heal()
+                await cluster.advance("1m")
+                route = await admin.route("orders")
+                assert {each.broker_name for each in route.read_queues()} == names
+
+    run(main())
