@@ -91,6 +91,8 @@ class StoreLoop:
         self._file_made = asyncio.Event()
         self._committed = asyncio.Event()
         self._is_waiting = False
+        self._is_probed = False
+        """A probe runs, or has ended so short a time ago that the next one has to wait."""
         self._flushing = Job(name="store-flush", interval_s=_FLUSH_PAUSE_S, step=self.flush)
         self._probing = Job(name="store-probe", interval_s=math.inf, step=self.probe)
         self._committing = Job(name="store-commit", interval_s=math.inf, step=self.commit)
@@ -118,8 +120,7 @@ class StoreLoop:
         if store.safe_offset < store.max_physical:
             is_pooled = store.commits.offset < store.max_physical
             (self._committing if is_pooled else self._flushing).wake()
-        if store.probes is not None and store.probes.is_due:
-            self._probing.wake()
+        self._wake_probing()
 
     def _note_confirmed(self) -> None:
         if self._on_moved is not None:
@@ -158,10 +159,20 @@ class StoreLoop:
         probes = self._store.probes
         task = None if probes is None or self._store.failure is not None else probes.take()
         if task is not None:
+            self._is_probed = True
             await self._run(task.run, lambda _: None)  # the store records its failure
             self._confirmations.check_store()
-            await asyncio.sleep(_PROBE_PAUSE_S)
+            # A pause of the step would be one of each clean leave, which waits for its end.
+            asyncio.get_running_loop().call_later(_PROBE_PAUSE_S, self._probe_again)
         return False
+
+    def _probe_again(self) -> None:
+        self._is_probed = False
+        self._wake_probing()
+
+    def _wake_probing(self) -> None:
+        if not self._is_probed and self._store.probes is not None and self._store.probes.is_due:
+            self._probing.wake()
 
     async def flush_to(self, end: PhysicalOffset) -> None:
         """Sync until all bytes below `end` are on the disk, or the disk fails.

@@ -6,13 +6,16 @@ import pytest
 
 from ternmq_broker.storage.confirmations import Confirmations
 from ternmq_broker.storage.loop import StoreLoop
+from ternmq_runtime.service import JobRunner
 from ternmq_store.config import FlushMode
 from ternmq_store.dispatch.log_dispatcher import DispatchResult
+from ternmq_store.durability.disk_probes import DiskProbeTask
 from ternmq_store.message_store import MessageStore
 from ternmq_testing.memory.inline_blocking import InlineBlocking
 from ternmq_testing.memory.memory_files import MemoryFileSystem
 from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
-from tests.support.stores import ROOT, SMALL
+from tests.support.records import batch_of, record
+from tests.support.stores import ROOT, SMALL, append
 
 
 class _WorkingClock(VirtualClock):
@@ -87,3 +90,36 @@ def test_slave_fills_no_file_while_it_has_much_of_the_log_to_take(
     monkeypatch.setattr(MessageStore, "file_due", file_due)
     run_in_virtual_time(main())
     assert told == [bool(is_copying)]
+
+
+def test_disk_is_probed_each_50_ms_while_messages_come_in_and_no_leave_waits_for_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    probed_s: list[float] = []
+
+    def run(_: DiskProbeTask) -> None:
+        probed_s.append(asyncio.get_running_loop().time())
+
+    monkeypatch.setattr(DiskProbeTask, "run", run)
+
+    async def main() -> None:
+        clock = VirtualClock()
+        store = MessageStore.open(ROOT, SMALL, FlushMode.ASYNC, MemoryFileSystem(), clock)
+        loop = StoreLoop(
+            store, Confirmations(), clock, InlineBlocking(), on_arrivals=lambda _: None
+        )
+        async with JobRunner(*loop.jobs()):
+            for _ in range(13):
+                append(store, batch_of(record("A")))
+                loop.appended()
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            append(store, batch_of(record("A")))
+            loop.appended()
+            await asyncio.sleep(0.001)
+            left_s = clock.monotonic_s()
+        assert clock.monotonic_s() == left_s
+        store.close()
+
+    run_in_virtual_time(main())
+    assert probed_s == pytest.approx([0.0, 0.05, 0.1, 0.15, 0.23], abs=0.002)
