@@ -120,6 +120,8 @@ class DelayLevels:
             for level in range(1, DELAY_LEVEL_MAX + 1)
         }
         self._next: dict[int, QueueOffset] = {}
+        self._filled = set(self._waits)
+        """Levels that may have messages to deliver."""
         self._unsaved: deque[LevelProgress] = deque()
         self._begun: dict[int, PhysicalOffset] = {}
         """End of the log before the first attempt, by level with a failing delivery."""
@@ -130,6 +132,7 @@ class DelayLevels:
         """Wake the job for new delayed messages."""
         for arrival in arrivals:
             if arrival.topic == SCHEDULE_TOPIC and arrival.queue_id + 1 in self._waits:
+                self._filled.add(arrival.queue_id + 1)
                 self._wake_at(int(arrival.tag_codes[0]))
 
     def stepped(self, by_ms: int) -> None:
@@ -228,7 +231,7 @@ class DelayLevels:
 
     async def _deliver_all(self) -> bool:
         has_more = False
-        for level in self._waits:
+        for level in sorted(self._filled):
             has_more |= await self._deliver(level)
         self.settle()
         if self._unsaved:
@@ -244,6 +247,7 @@ class DelayLevels:
         first, end = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
         offset = self._corrected(level, first)
         if offset >= end:
+            self._filled.discard(level)
             return False
         searches, count = self._store.searches, _BATCH.messages_max
         codes = searches.codes_at(SCHEDULE_TOPIC, level - 1, offset, count)
@@ -267,7 +271,9 @@ class DelayLevels:
         if not records and result.next_offset <= offset:
             self._timer.set(_RETRY_S)
             return False
-        has_more = result.next_offset - offset < count or count == len(dues_ms)
+        has_more = result.next_offset - offset < count or (
+            count == len(dues_ms) and offset + count < end
+        )
         next_offset, skipped = result.next_offset, result.skipped
         dues_ms = self._dues_ms(level, offset, *_codes_of(records, offset, next_offset))
         if (waits := dues_ms > self._clock.wall_ms()).any():  # units were wrong
