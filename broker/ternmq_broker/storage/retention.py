@@ -23,6 +23,7 @@ from ternmq_store.retention.retention import DiskLevel
 
 _DISK_PAUSE_S: Final = 1.0
 _HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
 
 
 class StoreRetention:
@@ -61,6 +62,8 @@ class StoreRetention:
         """Hours since the beginning of 1970, at the last pass."""
         self._again_at_ms: int | None = None
         """Time of the next pass after one that removed a file, monotonic."""
+        self._next_deletions = frozenset[int](), 0
+        """Hours of deletions, and a time within the next one, Unix ms."""
         self.cleaning: Final = Job(
             name="store-clean", interval_s=interval_s, step=self.clean, due_in_s=self._due_in_s
         )
@@ -112,8 +115,12 @@ class StoreRetention:
                 return (self._again_at_ms - self._clock.monotonic_ms()) / 1000
             if self._passed_in_hour != now_ms // _HOUR_MS:
                 return 0.0
-        later_s = (hour * _HOUR_MS / 1000 for hour in range(1, 25))
-        return next(s for s in later_s if local_hour(now_ms + int(s * 1000)) in hours)
+        known, at_ms = self._next_deletions
+        if known != hours or not now_ms < at_ms <= now_ms + _DAY_MS:
+            later_ms = (now_ms + hour * _HOUR_MS for hour in range(1, 25))
+            at_ms = next(each_ms for each_ms in later_ms if local_hour(each_ms) in hours)
+            self._next_deletions = hours, at_ms
+        return (at_ms - now_ms) / 1000
 
     async def _run(self, tasks: Generator[CleanTask]) -> None:
         async with self.passes:
