@@ -53,11 +53,12 @@ _BROKERS_MAX: Final = 26
 _EVENTS_MAX: Final = 50
 _STORE: Final = StoreConfig(
     commit_log_file_bytes=5 << 20,
-    consume_queue_file_units=10_000,
+    consume_queue_file_units=1_000,
     consume_queue_ext_file_bytes=1 << 16,
-    index_slots=1_000,
-    index_entries=10_000,
+    index_slots=500,
+    index_entries=2_000,
 )
+"""Files are small: a sync in memory copies them, and each queue has one."""
 
 
 class Cluster(Lifecycle):

@@ -13,10 +13,7 @@ from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 Scenario = Callable[[ExploredCluster], Awaitable[object]]
 
-_STORE: Final[dict[str, Any]] = {
-    "commit_log_file_bytes": 1 << 20,
-    "consume_queue_file_units": 1000,
-}
+_STORE: Final[dict[str, Any]] = {"commit_log_file_bytes": 1 << 20}
 """Smaller files than those of other clusters: a sync copies them, and each seed makes new ones."""
 
 

@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,6 @@ class Node:
 
 
 def _names_in(folder: Path, paths: Iterable[Path]) -> list[str]:
-    # By text: a path remembers its own, while its parent is a new path each time.
     prefix = f"{folder}/".replace("//", "/")
     below = [text[len(prefix) :] for text in map(str, paths) if text.startswith(prefix)]
     return sorted(name for name in below if name and "/" not in name)
@@ -259,7 +259,8 @@ class MemoryFileSystem:
     def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
         """Make a folder and those above it."""
         self.happen()
-        self.made_folders.update((folder, *folder.parents))
+        if folder not in self.made_folders:
+            self.made_folders.update((folder, *folder.parents))
 
     def rename(self, old: Path, new: Path) -> None:
         """Give a file another name."""
@@ -307,6 +308,18 @@ class MemoryFileSystem:
         self.rests += 1
 
 
+class _Change(NamedTuple):
+    """Names that get another meaning, all at once."""
+
+    entries: tuple[tuple[Path, Entry], ...]
+    folders: set[str]
+
+
+def _folder_of(path: Path) -> str:
+    # A path remembers its text, while its parent is a new path each time.
+    return str(path).rpartition("/")[0] or "/"
+
+
 class PowerLossFileSystem(MemoryFileSystem):
     """Files whose content and names reach the disk when they are synced, or before, or not.
 
@@ -317,16 +330,15 @@ class PowerLossFileSystem(MemoryFileSystem):
     def __init__(self) -> None:
         super().__init__()
         self._on_disk: dict[Path, Node] = {}
-        self._waiting: list[tuple[tuple[Path, Entry], ...]] = []
+        self._waiting: list[_Change] = []
         self._late_folders: set[Path] = set()
         self.happenings_left: int | None = None
 
     def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
         """Make a folder and those above it; a late one may go with the power, and all in it."""
-        new = {folder, *folder.parents} - self.made_folders
+        if not is_durable and folder not in self.made_folders:
+            self._late_folders |= {folder, *folder.parents} - self.made_folders
         super().make_folder(folder, is_durable=is_durable)
-        if not is_durable:
-            self._late_folders |= new
 
     def happen(self) -> None:
         """Count a change; the power goes when there were enough."""
@@ -337,17 +349,21 @@ class PowerLossFileSystem(MemoryFileSystem):
 
     def keep(self, node: Node) -> None:
         """Bring the content of `node` to the disk."""
-        node.disk = node.data.copy()
+        if len(node.disk) == len(node.data):
+            node.disk[:] = node.data  # a new copy has to be given its memory, page by page
+        else:
+            node.disk = node.data.copy()
 
     def record(self, *changes: tuple[Path, Entry]) -> None:
         """Give names another meaning; the disk learns of it when their folder is synced."""
         super().record(*changes)
-        self._waiting.append(changes)
+        self._waiting.append(_Change(changes, {_folder_of(path) for path, _ in changes}))
 
     def sync_folder(self, folder: Path) -> None:
         """Bring every change of a name in `folder` to the disk."""
         super().sync_folder(folder)
-        self._late_folders = {path for path in self._late_folders if path.parent != folder}
+        name = str(folder)
+        self._late_folders = {path for path in self._late_folders if _folder_of(path) != name}
         self._keep_names(folder)
 
     def remove(self, path: Path) -> None:
@@ -358,13 +374,13 @@ class PowerLossFileSystem(MemoryFileSystem):
             self._keep_names(path)
 
     def _keep_names(self, folder: Path) -> None:
-        waiting = self._waiting
+        waiting, name = self._waiting, str(folder)
         self._waiting = []
-        for changes in waiting:
-            if any(path.parent == folder for path, _ in changes):
-                _apply(self._on_disk, changes)
+        for change in waiting:
+            if name in change.folders:
+                _apply(self._on_disk, change.entries)
             else:
-                self._waiting.append(changes)
+                self._waiting.append(change)
 
     def restart(self) -> "PowerLossFileSystem":
         """Return what the next process finds after this one was killed: all, synced or not."""
@@ -392,9 +408,9 @@ class PowerLossFileSystem(MemoryFileSystem):
         after.made_folders = {
             path for path in self.made_folders if lost.isdisjoint((path, *path.parents))
         }
-        for changes in self._waiting:
+        for change in self._waiting:
             if chance.random() < lucky:
-                _apply(names, changes)
+                _apply(names, change.entries)
         for path, node in names.items():
             if path.parent not in after.made_folders:
                 continue
