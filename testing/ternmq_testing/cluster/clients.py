@@ -4,7 +4,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from ternmq_model.address import Address
 from ternmq_model.queue import MessageQueue
@@ -15,6 +15,9 @@ from ternmq_testing.time.cluster_time import ClusterTime
 
 if TYPE_CHECKING:
     from types import FrameType
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _OWN_MODULES: Final = ("ternmq", "contextlib", "asyncio", "threading", "uvloop")
 
@@ -42,7 +45,7 @@ class ClientEnvironments:
     @asynccontextmanager
     async def open_for(self, client: EnvironmentUser) -> AsyncGenerator[Environment]:
         """Yield the environment of one client, on the running loop."""
-        blocking = BlockingPool()
+        blocking = _WatchedPool(self._time)
         self.open[client] = _place_outside()
         is_closed = True
         try:
@@ -65,6 +68,19 @@ class ClientEnvironments:
     def _note_unanswered(self, group: str, queue: MessageQueue, offset: int) -> None:
         key = group, queue
         self.unanswered[key] = max(offset, self.unanswered.get(key, 0))
+
+
+class _WatchedPool(BlockingPool):
+    """A pool for whose calls moves of time wait."""
+
+    def __init__(self, time: ClusterTime) -> None:
+        super().__init__()
+        self._time = time
+
+    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `function` in a thread. See `BlockingPool.run`."""
+        with self._time.busy():
+            return await super().run(function, *args, **kwargs)
 
 
 def _place_outside() -> str:

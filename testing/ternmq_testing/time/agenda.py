@@ -8,12 +8,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import Context, copy_context
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Protocol, Self
 
 from ternmq_runtime.timers import DueInS, TimerHandle, Ts, Wait
-
-_WAITS: Final = tuple(Wait)
-"""Faster to iterate over than the enumeration, at each timer."""
 
 
 class TimeSource(Protocol):
@@ -59,6 +56,10 @@ class PlannedCall:
         return self._at_s
 
 
+_Planned = list[tuple[float, int, PlannedCall]]
+"""Calls by time and order, as a heap."""
+
+
 class Agenda:
     """Timers (`ternmq_runtime.timers.Timers`) of one event loop, on the time of a cluster.
 
@@ -68,9 +69,7 @@ class Agenda:
     def __init__(self, time: TimeSource, loop: asyncio.AbstractEventLoop) -> None:
         self._time = time
         self._loop = loop
-        self._planned: dict[Wait, list[tuple[float, int, PlannedCall]]] = {
-            wait: [] for wait in Wait
-        }
+        self._planned: dict[Wait, _Planned] = {wait: [] for wait in Wait}
         self._serial = itertools.count()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at_s = math.inf
@@ -92,7 +91,7 @@ class Agenda:
         heapq.heappush(self._planned[wait], (at_s, next(self._serial), call))
         self._time.activity += 1
         if at_s < self._alarm_at_s:
-            self.arm()
+            self._set_alarm(at_s)
         return call
 
     def call_later(
@@ -134,7 +133,7 @@ class Agenda:
 
     def next_due_s(self) -> float:
         """Return the time of the next call that is due by itself; infinity = none is planned."""
-        due_s = self._first_s(Wait.DUE)
+        due_s = _first_s(self._planned[Wait.DUE])
         now_s = self._time.now_s()
         for wait in (Wait.RENEWAL, Wait.PERIODIC):
             for _, _, call in self._planned[wait]:
@@ -143,46 +142,58 @@ class Agenda:
         return due_s
 
     def expire(self, wait: Wait) -> bool:
-        """Make the calls whose time has come, soon. Return whether there was one."""
-        planned, now_s = self._planned[wait], self._time.now_s()
-        expired: list[PlannedCall] = []
-        while planned and planned[0][0] <= now_s:
-            expired.append(heapq.heappop(planned)[2])
+        """Make the calls whose time has come, soon. Return whether there was one.
+
+        Moved time ends due waits by it, and with them periodic ones that have something to do.
+        """
+        expired = _taken(self._planned[wait], self._time.now_s())
         if wait is Wait.DUE:
             for _, _, call in self._planned[Wait.PERIODIC]:
                 if call.due_in_s is not None and call.due_in_s() <= 0:
                     expired.append(call)
-        expired = [call for call in expired if not call.is_over]
-        for call in expired:
-            call.cancel()
-            self._loop.call_soon(call.callback, *call.args, context=call.context)
-        self._time.activity += len(expired)
+        self._make(expired)
         return bool(expired)
 
     def arm(self) -> None:
         """Set the loop's own timer to the next call. Called after each change of the time."""
+        self._set_alarm(min(map(_first_s, self._planned.values())))
+
+    def _set_alarm(self, at_s: float) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        at_s = min(map(self._first_s, _WAITS))
-        now_s = self._time.now_s()
         self._alarm_at_s = at_s
-        if at_s < math.inf and (at_s <= now_s or not self._time.is_still):
+        if at_s < math.inf and (at_s <= (now_s := self._time.now_s()) or not self._time.is_still):
             self._alarm = self._loop.call_later(max(0.0, at_s - now_s), self._ring)
 
     def _ring(self) -> None:
-        self._alarm_at_s = math.inf
         now_s = self._time.now_s()
-        for wait in _WAITS:
-            if self._first_s(wait) <= now_s:
-                self.expire(wait)
+        for planned in self._planned.values():
+            if planned and planned[0][0] <= now_s:
+                self._make(_taken(planned, now_s))
         self.arm()
 
-    def _first_s(self, wait: Wait) -> float:
-        planned = self._planned[wait]
-        while planned and planned[0][2].is_over:
-            heapq.heappop(planned)
-        return planned[0][0] if planned else math.inf
+    def _make(self, calls: list[PlannedCall]) -> None:
+        for call in calls:
+            call.cancel()
+            self._loop.call_soon(call.callback, *call.args, context=call.context)
+        self._time.activity += len(calls)
+
+
+def _first_s(planned: _Planned) -> float:
+    while planned and planned[0][2].is_over:
+        heapq.heappop(planned)
+    return planned[0][0] if planned else math.inf
+
+
+def _taken(planned: _Planned, now_s: float) -> list[PlannedCall]:
+    """Remove and return the calls whose time has come, without those that are over."""
+    taken: list[PlannedCall] = []
+    while planned and planned[0][0] <= now_s:
+        call = heapq.heappop(planned)[2]
+        if not call.is_over:
+            taken.append(call)
+    return taken
 
 
 class Limit:

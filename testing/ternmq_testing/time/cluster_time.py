@@ -18,7 +18,13 @@ from ternmq_testing.time.agenda import Agenda
 T = TypeVar("T")
 
 _TURNS: Final = 24
-"""Turns of a loop without any activity after which nothing goes on in it."""
+"""Turns of a loop without any activity after which nothing goes on in it, as far as one can tell:
+loops other than asyncio's do not say whether anything is ready, and a task of the application may
+take turns without end."""
+
+_IDLE_TURNS: Final = 2
+"""Turns of a loop with nothing else to run after which nothing goes on in it. What came through a
+socket, or from another thread, is ready in the second one."""
 
 _MS_SLACK: Final = 1e-5
 """Rounding of a time in seconds, ms: what was to end at 300 ms must not read 299."""
@@ -30,8 +36,6 @@ and committed in the first seconds, as it would be."""
 
 _PATIENCE_S: Final = 1.0
 """Real time for which a move waits for a call of the application that does nothing else, s."""
-
-_LOOK_S: Final = 0.001
 
 _AT_STOPS: Final = (Wait.RENEWAL, Wait.DUE)
 """Waits that end between the first and the last stop of a move."""
@@ -73,6 +77,7 @@ class ClusterTime:
         self.linger_s = 0.0
         self._calls = self._given_up = 0
         self._counting = threading.Lock()
+        self._on_call_ended: Callable[[], object] = _nothing
         self._moved_s = 0.0
         self._stopped_at_s: float | None = None
         self._is_frozen = False
@@ -126,6 +131,7 @@ class ClusterTime:
             with self._counting:
                 self._calls -= 1
                 self.activity += 1
+                self._on_call_ended()
 
     def freeze(self) -> None:
         """Let time pass only when it is moved, from now on."""
@@ -144,8 +150,8 @@ class ClusterTime:
         # A wait for a time in whole milliseconds ends up to one later.
         target_s = (tick_up(end_ms + self._wall_ms) - self._wall_ms + 1) / 1000
         try:
+            await self._calls_ended()
             while True:
-                await self._calls_ended()
                 due_s = min(await self._everywhere(Agenda.next_due_s), default=math.inf)
                 if stops < _FIRST_STOPS:
                     due_s = min(due_s, self.now_s() + _FIRST_PAUSE_S)
@@ -169,10 +175,11 @@ class ClusterTime:
         while seen != self.activity:
             seen = self.activity
             await self._turns()
-            for loop in self._running():
-                if loop is not _this_loop():
+            if others := [loop for loop in self._running() if loop is not _this_loop()]:
+                for loop in others:
                     with suppress(ClosedError):
                         await run_on(loop, self._turns())
+                await self._turns()  # what they have sent to this loop
             if self.linger_s and seen == self.activity:
                 await asyncio.sleep(self.linger_s)
 
@@ -183,20 +190,46 @@ class ClusterTime:
         """
         await self.quiet()
         self._given_up = min(self._given_up, self._calls)
-        until_s = self._clock.monotonic_s() + _PATIENCE_S
-        while self._calls > self._given_up:
-            if self._clock.monotonic_s() >= until_s:
+        until_s = _this_loop().time() + _PATIENCE_S
+        while (calls := self._calls) > self._given_up:
+            try:
+                async with asyncio.timeout_at(until_s):
+                    await self._one_ended(calls)
+            except TimeoutError:
                 self._given_up = self._calls
-            await asyncio.sleep(_LOOK_S)
             await self.quiet()
 
+    async def _one_ended(self, calls: int) -> None:
+        """Wait until one of so many calls of the application ends."""
+        ended, loop = asyncio.Event(), _this_loop()
+        self._on_call_ended = partial(loop.call_soon_threadsafe, ended.set)
+        try:
+            if self._calls == calls:
+                await ended.wait()
+        finally:
+            with self._counting:
+                self._on_call_ended = _nothing
+
     async def _turns(self) -> None:
-        seen, turns = self.activity, 0
-        while turns < _TURNS:
-            await asyncio.sleep(0)
+        """Let the running loop go on until nothing goes on in it any more."""
+        loop = _this_loop()
+        ready = getattr(loop, "_ready", None)
+        still = loop.create_future()
+        seen, turns, idle = self.activity, 0, 0
+
+        def turn() -> None:
+            nonlocal seen, turns, idle
             turns += 1
+            idle = 0 if ready is None or ready else idle + 1
             if self.activity != seen:
-                seen, turns = self.activity, 0
+                seen, turns, idle = self.activity, 0, 0
+            if turns < _TURNS and idle < _IDLE_TURNS:
+                loop.call_soon(turn)
+            elif not still.done():
+                still.set_result(None)
+
+        loop.call_soon(turn)  # a call costs less than a turn of the waiting task
+        await still
 
     def _stop(self) -> None:
         if self._stopped_at_s is None:
@@ -234,3 +267,7 @@ class ClusterTime:
 
 def _this_loop() -> asyncio.AbstractEventLoop:
     return asyncio.get_running_loop()
+
+
+def _nothing() -> None:
+    pass

@@ -187,6 +187,21 @@ def test_client_opened_before_the_installation_says_so() -> None:
     run(main())
 
 
+def test_move_waits_for_blocking_calls_of_clients() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster, cluster.producer("p") as producer:
+            released, ended = threading.Event(), list[str]()
+            env = producer.client.env
+            call = asyncio.create_task(env.blocking.run(released.wait, 10))
+            call.add_done_callback(lambda _: ended.append("call"))
+            env.timers.call_later(1.0, ended.append, "stop")
+            asyncio.get_running_loop().call_later(0.1, released.set)
+            await cluster.advance("10s")
+            assert ended == ["call", "stop"]
+
+    run(main())
+
+
 def test_cluster_leaves_no_thread() -> None:
     async def main() -> None:
         async with Cluster(brokers=2) as cluster, cluster.producer("p") as producer:

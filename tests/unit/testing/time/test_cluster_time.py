@@ -1,11 +1,13 @@
 """Moves of a cluster's time: in which order waits end, and where the time stands meanwhile."""
 
 import asyncio
+import selectors
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+import uvloop
 
 from ternmq_runtime.service import Job, JobRunner
 from ternmq_runtime.timers import Wait
@@ -86,6 +88,75 @@ def test_periodic_job_runs_at_both_ends_of_a_move_and_where_it_is_due() -> None:
             assert await time.advance(HOUR_S * 24) == 5
             assert len(idle) == 3
             assert busy == [100, 5000]
+
+    run(main())
+
+
+def test_move_takes_few_turns_of_a_loop_that_has_nothing_else_to_do() -> None:
+    class Counting(selectors.DefaultSelector):
+        turns = 0
+
+        def select(self, timeout: float | None = None) -> Any:
+            self.turns += 1
+            return super().select(timeout)
+
+    selector = Counting()
+
+    async def main() -> None:
+        time, ended = ClusterTime(), list[float]()
+        for hour in range(10):
+            time.agenda().call_later(HOUR_S * (hour + 1), ended.append, hour)
+        begun = selector.turns
+        assert await time.advance(HOUR_S * 11) == 13
+        assert ended == list(range(10))
+        assert selector.turns - begun < 60
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        runner.run(main())
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_stop_ends_when_all_that_follows_from_it_has_happened(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def main() -> None:
+        time, ended = ClusterTime(), list[str]()
+
+        async def work() -> None:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            with time.busy():
+                await asyncio.to_thread(threading.Event().wait, 0.05)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            time.note_activity()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            ended.append("work")
+
+        works = list[asyncio.Task[None]]()
+        time.agenda().call_later(10.0, lambda: works.append(asyncio.create_task(work())))
+        time.agenda().call_later(20.0, ended.append, "next stop")
+        await time.advance(30.0)
+        assert ended == ["work", "next stop"]
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(asyncio.wait_for(main(), 20))
+
+
+def test_time_that_passes_by_itself_asks_no_job_whether_it_has_something_to_do() -> None:
+    async def main() -> None:
+        time, asked, woken = ClusterTime(), list[float](), asyncio.Event()
+
+        def due_in_s() -> float:
+            asked.append(time.now_s())
+            return 0.0
+
+        time.agenda().call_later(60.0, woken.set, wait=Wait.PERIODIC, due_in_s=due_in_s)
+        await time.agenda().sleep(0.01)
+        assert not asked
+        await time.advance(1.0)
+        assert woken.is_set()
 
     run(main())
 
