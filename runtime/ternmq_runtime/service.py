@@ -16,8 +16,16 @@ import logging
 import math
 import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Generator,
+    Mapping,
+)
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar, runtime_checkable
@@ -394,6 +402,17 @@ async def _heeding(stop: asyncio.Event, service: object) -> AsyncGenerator[None,
         if isinstance(service, CanWait):
             tasks.spawn(heed(service), "heed-stop")
         yield
+
+
+@contextmanager
+def collecting_rarely() -> Generator[None]:
+    """Collect cyclic garbage of this process as rarely as that of a service, in the block."""
+    before = gc.get_threshold()
+    gc.set_threshold(*_COLLECT_AFTER)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 class _Hurry:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ternmq_model.arguments import check_function, check_seconds, is_async, is_whole
 from ternmq_model.errors import UsageError
+from ternmq_runtime.service import collecting_rarely
 from ternmq_testing.explore.explored_cluster import ExploredCluster
 from ternmq_testing.explore.trouble import FAULTS, check_faults
 from ternmq_testing.time.virtual_time import run_in_virtual_time
@@ -85,15 +86,17 @@ def explore(
         raise UsageError(f"timeout_s={timeout_s!r}: must be above 0")
     name = getattr(scenario, "__name__", "scenario")
     options: dict[str, Any] = {"brokers": brokers, "flush": flush, "faults": tuple(faults)}
-    for seed in wanted:
-        run = explored(scenario, seed, timeout_s=timeout_s, **options, **settings)
-        failure = run.failure
-        if failure is not None:
-            failure.add_note(
-                f"\nseed {seed} failed. Repeat it: explore({name}, seeds=[{seed}]) with the same "
-                f"other arguments.\nIts history, in seconds of virtual time:\n{run.history}"
-            )
-            raise failure
+    with collecting_rarely():
+        for seed in wanted:
+            run = explored(scenario, seed, timeout_s=timeout_s, **options, **settings)
+            failure = run.failure
+            if failure is not None:
+                failure.add_note(
+                    f"\nseed {seed} failed. Repeat it: explore({name}, seeds=[{seed}]) with the "
+                    f"same other arguments.\nIts history, in seconds of virtual time:\n"
+                    f"{run.history}"
+                )
+                raise failure
 
 
 def explored(scenario: Scenario, seed: int, *, timeout_s: float, **options: Any) -> Exploration:

@@ -4,6 +4,7 @@ import errno
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -259,8 +260,12 @@ class MemoryFileSystem:
     def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
         """Make a folder and those above it."""
         self.happen()
-        if folder not in self.made_folders:
-            self.made_folders.update((folder, *folder.parents))
+        self.made_folders.update(self.missing_folders(folder))
+
+    def missing_folders(self, folder: Path) -> list[Path]:
+        """Return a folder and those above it that are not there."""
+        made = self.made_folders
+        return list(takewhile(lambda each: each not in made, chain((folder,), folder.parents)))
 
     def rename(self, old: Path, new: Path) -> None:
         """Give a file another name."""
@@ -336,8 +341,8 @@ class PowerLossFileSystem(MemoryFileSystem):
 
     def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
         """Make a folder and those above it; a late one may go with the power, and all in it."""
-        if not is_durable and folder not in self.made_folders:
-            self._late_folders |= {folder, *folder.parents} - self.made_folders
+        if not is_durable:
+            self._late_folders.update(self.missing_folders(folder))
         super().make_folder(folder, is_durable=is_durable)
 
     def happen(self) -> None:
