@@ -434,3 +434,9 @@ def test_help_loads_no_heavy_modules() -> None:
     assert b"produce" in helped.stdout
     for heavy in (b"grpc", b"numpy", b"rich", b"asyncio"):
         assert heavy not in helped.stderr, f"{heavy.decode()} is imported"
+
+
+def test_dev_serves_on_every_interface(tmp_path: Path) -> None:
+    with running_dev(tmp_path, "--listen", "0.0.0.0") as dev:
+        assert dev.nameserver.startswith("0.0.0.0:")
+        assert dev.broker_name == "broker-a"

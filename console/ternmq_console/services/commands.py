@@ -17,6 +17,7 @@ from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_console.cli.exit_codes import errors_as_exits, first_cause
 from ternmq_console.cli.options import HEALTH_VARIABLE
 from ternmq_console.cli.output import print_lines
+from ternmq_model.address import Address, is_unspecified
 from ternmq_model.default_nameserver import NAMESERVER_VARIABLE
 from ternmq_model.errors import CannotListen, SettingsError, TernError
 from ternmq_nameserver.config import NameServerConfig
@@ -63,8 +64,17 @@ class DevServices(Lifecycle):
     async def _open(self, stack: AsyncExitStack) -> None:
         nameserver, broker, store = self._sections
         self.nameserver = await stack.enter_async_context(NameServer(nameserver, self._env))
-        broker = dataclasses.replace(broker, nameservers=(str(self.nameserver.address),))
+        broker = dataclasses.replace(
+            broker, nameservers=(str(own_address(self.nameserver.address)),)
+        )
         self.broker = await stack.enter_async_context(new_broker(broker, store, self._env))
+
+
+def own_address(listening: Address) -> Address:
+    """Return the address at which this process reaches a service of its own."""
+    if not is_unspecified(listening.host):
+        return listening
+    return Address("::1" if ":" in listening.host else "127.0.0.1", listening.port)
 
 
 def new_broker(config: BrokerConfig, store: StoreConfig, env: Environment) -> "Broker":

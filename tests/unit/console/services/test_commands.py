@@ -7,7 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from ternmq_console.main import ternmq
-from ternmq_console.services.commands import SECTIONS, dev_sections
+from ternmq_console.services.commands import SECTIONS, dev_sections, own_address
+from ternmq_model.address import Address
 from ternmq_model.errors import SettingsError
 from ternmq_runtime.settings.loader import LoadedSettings, load_settings
 
@@ -45,6 +46,14 @@ def test_dev_makes_small_log_files_by_default() -> None:
 def test_dev_forces_its_broker_to_be_master_by_default() -> None:
     assert dev_sections(loaded())[1].force_master
     assert not dev_sections(loaded("broker.force_master=false"))[1].force_master
+
+
+@pytest.mark.parametrize(
+    ("listening", "dialled"),
+    [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("127.0.0.1", "127.0.0.1"), ("mq", "mq")],
+)
+def test_own_address_of_every_interface_is_the_loopback(listening: str, dialled: str) -> None:
+    assert own_address(Address(listening, 9876)) == Address(dialled, 9876)
 
 
 def test_dev_refuses_nameservers_it_would_not_use() -> None:
