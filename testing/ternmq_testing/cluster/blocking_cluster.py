@@ -1,24 +1,13 @@
 """Cluster for synchronous tests."""
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from functools import partial
-from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any
 
-from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.blocking_client import BlockingClient, blocking, on_loop
-from ternmq_consumer.listener.listener_call import Listener
-from ternmq_consumer.pull.blocking_pull_consumer import BlockingPullConsumer
-from ternmq_consumer.push.push_consumer import PushConsumer
-from ternmq_consumer.subscriptions import Subscriptions
-from ternmq_producer.blocking_producer import BlockingProducer, BlockingTransactionProducer
-from ternmq_producer.transactions.transaction_checks import Check
-from ternmq_producer.transactions.transaction_producer import Execute
-from ternmq_remoting.system_environment import clients_installed
+from ternmq_remoting.environment import EnvironmentSource
 from ternmq_testing.cluster.cluster import Cluster
 from ternmq_testing.cluster.elsewhere import elsewhere
+from ternmq_testing.cluster.factories import BlockingClientFactories
 from ternmq_testing.cluster.members import BrokerHandle
 
 
@@ -67,20 +56,7 @@ class BlockingBroker:
         self._cluster.run(_called(lambda: self._broker.disk_full(is_full)))
 
 
-class BlockingAdminClient(BlockingClient[AdminClient]):
-    """`AdminClient` without `await`: its methods, with their arguments, results and errors."""
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._client, name)
-        if not iscoroutinefunction(method):
-            raise AttributeError(f"the blocking admin client has no {name!r}")
-        return partial(self._call, method)
-
-    def _call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return self._run(method(*args, **kwargs))
-
-
-class BlockingCluster(BlockingClient[Cluster]):
+class BlockingCluster(BlockingClientFactories, BlockingClient[Cluster]):
     """`Cluster` without `await`: `with BlockingCluster() as cluster:`.
 
     Arguments, results and errors are those of `Cluster`. It runs on the event loop of all blocking
@@ -143,37 +119,9 @@ class BlockingCluster(BlockingClient[Cluster]):
         """Return a broker; the first without a name."""
         return BlockingBroker(self, self._client.broker(name))
 
-    def producer(self, group: str, **options: Any) -> BlockingProducer:
-        """Return a producer of this cluster, not entered."""
-        return BlockingProducer(group, env=self._client.environment, **options)
-
-    def transaction_producer(
-        self, group: str, *, execute: Execute, check: Check, **options: Any
-    ) -> BlockingTransactionProducer:
-        """Return a transaction producer of this cluster, not entered."""
-        env = self._client.environment
-        return BlockingTransactionProducer(group, execute=execute, check=check, env=env, **options)
-
-    def pull_consumer(self, group: str = "", **options: Any) -> BlockingPullConsumer:
-        """Return a pull consumer of this cluster, not entered."""
-        return BlockingPullConsumer(group, env=self._client.environment, **options)
-
-    def push_consumer(
-        self, group: str, topics: Subscriptions, *, listener: Listener | None = None, **options: Any
-    ) -> BlockingClient[PushConsumer]:
-        """Return a push consumer of this cluster, which consumes while its block is open."""
-        consumer = self._client.push_consumer(group, topics, listener=listener, **options)
-        return BlockingClient(consumer)
-
-    def admin(self, **options: Any) -> "BlockingAdminClient":
-        """Return an admin client of this cluster, not entered."""
-        return BlockingAdminClient(self._client.admin(**options))
-
-    @contextmanager
-    def installed(self) -> Generator[None]:
-        """Give every client that is opened in this process meanwhile to this cluster."""
-        with clients_installed(self._client.environment):
-            yield
+    @property
+    def _source(self) -> EnvironmentSource:
+        return self._client.environment
 
     def run(self, coroutine: Any) -> Any:
         """Run a coroutine on the cluster's loop and return its result."""

@@ -46,7 +46,7 @@ class ClientEnvironments:
     async def open_for(self, client: EnvironmentUser) -> AsyncGenerator[Environment]:
         """Yield the environment of one client, on the running loop."""
         blocking = _WatchedPool(self._time)
-        self.open[client] = _place_outside()
+        self.open[client] = place_outside()
         is_closed = True
         try:
             yield Environment(
@@ -83,7 +83,7 @@ class _WatchedPool(BlockingPool):
             return await super().run(function, *args, **kwargs)
 
 
-def _place_outside() -> str:
+def place_outside() -> str:
     """Return file and line of the caller outside this project and asyncio; empty = there is none.
 
     A blocking client is opened by the thread of its loop, where no caller is known.

@@ -2,9 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Generator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
-from dataclasses import fields, replace
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Final
@@ -12,33 +11,26 @@ from typing import Any, ClassVar, Final
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.environment import BrokerEnvironment
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_consumer.listener.listener_call import Listener
-from ternmq_consumer.pull.pull_consumer import PullConsumer
-from ternmq_consumer.push.push_consumer import PushConsumer
-from ternmq_consumer.subscriptions import Subscriptions
 from ternmq_model.address import Address
 from ternmq_model.arguments import is_whole
 from ternmq_model.errors import TernError, UsageError
-from ternmq_model.names import is_system_topic
 from ternmq_model.queue import MessageQueue
-from ternmq_model.sql92.condition import compile_condition
 from ternmq_model.stored_message import StoredMessage
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
-from ternmq_producer.producer import Producer
-from ternmq_producer.transactions.transaction_checks import Check
-from ternmq_producer.transactions.transaction_producer import Execute, TransactionProducer
 from ternmq_remoting.environment import Blocking, Environment, EnvironmentUser
-from ternmq_remoting.system_environment import clients_installed
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode, StoreConfig
+from ternmq_testing.cluster.broker_settings import split_settings
 from ternmq_testing.cluster.clients import ClientEnvironments
+from ternmq_testing.cluster.factories import ClientFactories
 from ternmq_testing.cluster.looking import (
     dead_letters_of,
-    described,
     lag_of,
+    matching,
     messages_of,
+    report_lines,
     unanswered_of,
 )
 from ternmq_testing.cluster.members import BrokerHandle
@@ -61,7 +53,7 @@ _STORE: Final = StoreConfig(
 """Files are small: a sync in memory copies them, and each queue has one."""
 
 
-class Cluster(Lifecycle):
+class Cluster(ClientFactories, Lifecycle):
     """A NameServer and brokers in this process: production's code on a network in memory.
 
         async with Cluster() as cluster, cluster.producer("orders") as producer:
@@ -110,7 +102,7 @@ class Cluster(Lifecycle):
         self._names = [f"broker-{chr(ord('a') + number)}" for number in range(brokers)]
         self._flush = FlushMode(flush)
         self._network, self._data, self._seed = network, data, seed
-        self._broker_settings, self._store_settings = _settings(settings)
+        self._broker_settings, self._store_settings = split_settings(settings)
         self._brokers: dict[str, BrokerHandle] = {}
         self._time: ClusterTime | None = None
         self._clients: ClientEnvironments | None = None
@@ -216,31 +208,6 @@ class Cluster(Lifecycle):
             raise UsageError(f"no broker {name!r}: there are {', '.join(self._brokers)}")
         return found
 
-    def producer(self, group: str, **options: Any) -> Producer:
-        """Return a producer of this cluster, not entered. See `Producer`."""
-        return Producer(group, env=self.environment, **options)
-
-    def transaction_producer(
-        self, group: str, *, execute: Execute, check: Check, **options: Any
-    ) -> TransactionProducer:
-        """Return a transaction producer of this cluster, not entered."""
-        env = self.environment
-        return TransactionProducer(group, execute=execute, check=check, env=env, **options)
-
-    def push_consumer(
-        self, group: str, topics: Subscriptions, *, listener: Listener | None = None, **options: Any
-    ) -> PushConsumer:
-        """Return a push consumer of this cluster, not entered."""
-        return PushConsumer(group, topics, listener=listener, env=self.environment, **options)
-
-    def pull_consumer(self, group: str = "", **options: Any) -> PullConsumer:
-        """Return a pull consumer of this cluster, not entered."""
-        return PullConsumer(group, env=self.environment, **options)
-
-    def admin(self, **options: Any) -> AdminClient:
-        """Return an admin client of this cluster, not entered."""
-        return AdminClient(env=self.environment, **options)
-
     def environment(self, client: EnvironmentUser) -> AbstractAsyncContextManager[Environment]:
         """Return the environment of a client of this cluster, not entered: an `EnvironmentSource`.
 
@@ -250,15 +217,6 @@ class Cluster(Lifecycle):
         if self._clients is None:
             raise UsageError("the cluster is not open: use it inside `async with`")
         return self._clients.open_for(client)
-
-    @contextmanager
-    def installed(self) -> Generator[None]:
-        """Give every client that is made in this process meanwhile to this cluster.
-
-        Addresses that they are given do not matter.
-        """
-        with clients_installed(self.environment):
-            yield
 
     def now(self) -> float:
         """Return the time of the cluster, Unix seconds."""
@@ -338,22 +296,7 @@ class Cluster(Lifecycle):
         Raises:
             AssertionError: There are more or fewer; it lists what was found.
         """
-        everything = self.messages(topic)
-        found = everything
-        if where:
-            condition = compile_condition(where)
-            found = [each for each in everything if condition.matches(each.properties)]
-        if len(found) != count if count is not None else not found:
-            wanted = "messages" if count is None else f"{count} messages"
-            matching = f" where {where}" if where else ""
-            text = f"expected {wanted} in {topic!r}{matching}, found {len(found)}"
-            if found:
-                text += f":\n{described(found)}"
-            if len(everything) > len(found):
-                others = [each for each in everything if each not in found]
-                text += f"\n{len(others)} do not match:\n{described(others)}"
-            raise AssertionError(text)
-        return found
+        return matching(topic, self.messages(topic), count, where)
 
     async def settled(self, *, timeout_s: float = 10.0) -> None:
         """Wait until nothing travels and every group with members has caught up.
@@ -430,32 +373,6 @@ class Cluster(Lifecycle):
             for topic, queue_id in env.store.queues():
                 start, end = env.store.queue_range(topic, queue_id)
                 topics[topic] = topics.get(topic, 0) + end - start
-        groups = {group for env in self._stores.values() for group in env.tables.offsets.groups()}
-        lines = [
-            f"topic {topic}: {count} messages"
-            for topic, count in sorted(topics.items())
-            if not is_system_topic(topic)
-        ]
-        for group in sorted(groups):
-            letters = self.dead_letters(group)
-            lines.append(f"group {group}: lag {self.lag(group)}, {len(letters)} dead letters")
-            if letters:
-                lines.append(described(letters))
-        return "\n".join([*lines, *self.events])
-
-
-def _settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings of brokers and of stores.
-
-    Raises:
-        UsageError: There is no such setting.
-    """
-    of_broker = {field.name for field in fields(BrokerConfig)}
-    of_store = {field.name for field in fields(StoreConfig)}
-    for name in given:
-        if name not in of_broker | of_store:
-            raise UsageError(f"no setting {name!r} of a broker or a store")
-    return (
-        {name: value for name, value in given.items() if name in of_broker},
-        {name: value for name, value in given.items() if name in of_store},
-    )
+        names = {group for env in self._stores.values() for group in env.tables.offsets.groups()}
+        groups = {group: (self.lag(group), self.dead_letters(group)) for group in names}
+        return "\n".join([*report_lines(topics, groups), *self.events])

@@ -8,10 +8,11 @@ import numpy as np
 
 from ternmq_broker.environment import BrokerEnvironment
 from ternmq_model.message_batch import decode_records
-from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.properties import BROKERS_OWN, RESERVED
 from ternmq_model.queue import MessageQueue
+from ternmq_model.sql92.condition import compile_condition
 from ternmq_model.stored_message import StoredMessage
 
 _PREVIEW_CHARS: Final = 60
@@ -88,6 +89,53 @@ def unanswered_of(
         if committed is not None and committed < behind:
             found.append((group, queue, behind - committed))
     return found
+
+
+def matching(
+    topic: str, everything: Sequence[StoredMessage], count: int | None, where: str
+) -> list[StoredMessage]:
+    """Return the messages of a topic that match, and check their number. Pure.
+
+    Args:
+        topic: Name of the topic, for the error.
+        everything: Messages of the topic.
+        count: Expected number; None = at least one.
+        where: SQL92 condition on their properties; empty = all match.
+
+    Raises:
+        AssertionError: There are more or fewer; it lists what was found.
+    """
+    found = list(everything)
+    if where:
+        condition = compile_condition(where)
+        found = [each for each in everything if condition.matches(each.properties)]
+    if len(found) != count if count is not None else not found:
+        wanted = "messages" if count is None else f"{count} messages"
+        condition_text = f" where {where}" if where else ""
+        text = f"expected {wanted} in {topic!r}{condition_text}, found {len(found)}"
+        if found:
+            text += f":\n{described(found)}"
+        if len(everything) > len(found):
+            others = [each for each in everything if each not in found]
+            text += f"\n{len(others)} do not match:\n{described(others)}"
+        raise AssertionError(text)
+    return found
+
+
+def report_lines(
+    topics: Mapping[str, int], groups: Mapping[str, tuple[int, Sequence[StoredMessage]]]
+) -> list[str]:
+    """Return topics with their messages, and groups with lag and dead letters, as lines. Pure."""
+    lines = [
+        f"topic {topic}: {count} messages"
+        for topic, count in sorted(topics.items())
+        if not is_system_topic(topic)
+    ]
+    for group, (lag, letters) in sorted(groups.items()):
+        lines.append(f"group {group}: lag {lag}, {len(letters)} dead letters")
+        if letters:
+            lines.append(described(letters))
+    return lines
 
 
 def described(messages: Sequence[StoredMessage]) -> str:

@@ -2,19 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol
 
 from ternmq_model.errors import UsageError
 from ternmq_remoting.rpc import (
     Address,
     ClientStream,
     Connection,
+    Handler,
     Identity,
+    Listener,
     Network,
     Rep,
     Req,
+    Server,
     StreamRpc,
     UnaryRpc,
 )
@@ -135,7 +138,7 @@ class GrpcWires:
 
     def of_client(self, nameserver: Address) -> Network:
         """Return gRPC, on which all NameServers are that of the cluster."""
-        return cast("Network", _Redirected(self._network, nameserver))
+        return RedirectedNetwork(self._network, nameserver)
 
     def kill(self, host: str) -> None:
         """Do nothing: the server of the host ends its connections."""
@@ -160,14 +163,15 @@ async def wires_of(network: str, time: ClusterTime, random: Random) -> AsyncGene
             yield MemoryWires(memory)
 
 
-class _Redirected:
-    """A network whose addresses without an expected identity are those of one NameServer."""
+class RedirectedNetwork:
+    """A network whose addresses without an expected identity are those of one NameServer.
+
+    A broker at the host of such an address, where it may register, is at the NameServer's.
+    """
 
     def __init__(self, network: Network, nameserver: Address) -> None:
         self._network, self._nameserver = network, nameserver
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._network, name)
+        self._hosts: set[str] = set()
 
     async def connect(
         self,
@@ -176,10 +180,26 @@ class _Redirected:
         expect: Identity | None = None,
         timeout_s: float = 1.0,
     ) -> Connection:
+        """Connect to the NameServer, or to the broker that is expected."""
         if expect is not None:
-            return await self._network.connect(addresses, expect=expect, timeout_s=timeout_s)
+            reached = [
+                Address(self._nameserver.host if each.host in self._hosts else each.host, each.port)
+                for each in addresses
+            ]
+            return await self._network.connect(reached, expect=expect, timeout_s=timeout_s)
+        self._hosts.update(each.host for each in addresses)
         connection = await self._network.connect([self._nameserver], timeout_s=timeout_s)
         return _Renamed(connection, addresses[0])
+
+    def serve(
+        self, handlers: Sequence[Handler], listen: Address, *, identity: Identity | None = None
+    ) -> AbstractAsyncContextManager[Server]:
+        """Serve `handlers` as the network does."""
+        return self._network.serve(handlers, listen, identity=identity)
+
+    def listener(self, listen: Address) -> Listener:
+        """Return a port of the network."""
+        return self._network.listener(listen)
 
 
 class _Renamed:

@@ -1,0 +1,162 @@
+"""Content of a cluster that runs elsewhere, as its brokers tell an admin client."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from ternmq_client.admin.admin_calls import gather
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.descriptions import QueueStatus
+from ternmq_model.errors import GroupNotFound, TernError, TopicNotFound
+from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
+from ternmq_model.queue import MessageQueue
+from ternmq_model.stored_message import StoredMessage
+from ternmq_testing.cluster.looking import report_lines
+
+_PULLED_MAX: Final = 1_000
+_LOOK_S: Final = 0.05
+
+
+@dataclass(slots=True)
+class RemoteLook:
+    """Looks into a cluster through an open admin client. Cancelling is safe.
+
+    Args:
+        admin: Open client of the cluster.
+        finished: Offsets below which consumers have finished, committed or not, by group. Every
+            `settled` renews them.
+    """
+
+    admin: AdminClient
+    finished: dict[str, dict[MessageQueue, int]] = field(
+        default_factory=dict[str, dict[MessageQueue, int]]
+    )
+
+    async def messages(self, topic: str) -> list[StoredMessage]:
+        """Return all messages of a topic at all brokers that answer, oldest first."""
+        await self._until_dispatched()
+        try:
+            queues = (await self.admin.describe_topic(topic)).queues
+        except TopicNotFound:
+            return []
+        found = await gather(queues, self._messages_in)
+        every = (message for part in found for message in part)
+        return sorted(every, key=lambda message: message.stored_at_ms)
+
+    async def dead_letters(self, group: str) -> list[StoredMessage]:
+        """Return the dead letters of a group, oldest first."""
+        return await self.messages(DEAD_LETTER_PREFIX + group)
+
+    async def lags(self, group: str) -> dict[MessageQueue, int]:
+        """Return the number of messages that a group has not consumed, by queue, if there are any.
+
+        A group that no broker knows has none.
+        """
+        await self._until_dispatched()
+        return await self._lags(group, self.finished.get(group, {}))
+
+    async def settled(self, timeout_s: float) -> None:
+        """Wait until every group with members has caught up, and nothing new was stored meanwhile.
+
+        Raises:
+            AssertionError: The cluster did not settle within `timeout_s`; names the groups behind.
+        """
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + timeout_s
+        while True:
+            ends = await self._until_dispatched()
+            behind = await self._groups_behind()
+            if not behind and await self._until_dispatched() == ends:
+                return
+            if loop.time() >= until_s:
+                why = behind or "messages arrive"
+                raise AssertionError(f"not settled within {timeout_s:g} s: {why}")
+            await asyncio.sleep(_LOOK_S)
+
+    async def report(self) -> str:
+        """Return topics, lags and dead letters as a text."""
+        topics: dict[str, int] = {}
+        for topic in await self.admin.topics():
+            if not is_system_topic(topic):
+                with suppress(TopicNotFound):
+                    queues = (await self.admin.describe_topic(topic)).queues
+                    if count := sum(each.max_offset - each.min_offset for each in queues):
+                        topics[topic] = count
+        groups = {
+            group: (sum((await self.lags(group)).values()), await self.dead_letters(group))
+            for group in await self.admin.groups()
+        }
+        return "\n".join(report_lines(topics, groups))
+
+    async def _messages_in(self, status: QueueStatus) -> list[StoredMessage]:
+        found: list[StoredMessage] = []
+        offset = status.min_offset
+        while offset < status.max_offset:
+            part = await self.admin.messages_at(status.queue, offset, maximum=_PULLED_MAX)
+            if not part:
+                break
+            found += part
+            offset = part[-1].queue_offset + 1
+        return found
+
+    async def _until_dispatched(self) -> list[tuple[str, int]]:
+        """Wait until all that is stored now is in its queues; return the ends of the logs."""
+        ends: list[tuple[str, int]] = []
+        for data in await self.admin.brokers():
+            end: int | None = None
+            with suppress(TernError):  # a broker that does not run
+                while True:
+                    status = await self.admin.broker_status(data)
+                    end = status.log_confirm_offset if end is None else end
+                    if status.dispatched_offset >= end:
+                        break
+                    await asyncio.sleep(_LOOK_S)
+                ends.append((data.broker_name, end))
+        return ends
+
+    async def _groups_behind(self) -> str:
+        """Return the groups that have not caught up, as a text."""
+        behind: list[str] = []
+        for group in await self.admin.groups():
+            finished: dict[MessageQueue, int] = {}
+            in_hand = 0
+            try:
+                members = (await self.admin.describe_group(group)).members
+            except GroupNotFound:
+                continue
+            for member in members:
+                with suppress(TernError):
+                    state = await self.admin.consumer_state(group, member.client_id)
+                    for each in state.queues:
+                        queue = MessageQueue(each.topic, each.broker_name, each.queue_id)
+                        # Members that broadcast have the same queues.
+                        least = finished.get(queue, each.commit_offset)
+                        finished[queue] = min(least, each.commit_offset)
+                        in_hand += each.messages
+            if not members:
+                continue
+            self.finished[group] = finished
+            lags = await self._lags(group, finished)
+            if lags or in_hand:
+                listed = ", ".join(f"{queue}: {count}" for queue, count in lags.items())
+                behind.append(f"{group} ({listed or f'{in_hand} messages in hand'})")
+        return "; ".join(behind)
+
+    async def _lags(
+        self, group: str, finished: Mapping[MessageQueue, int]
+    ) -> dict[MessageQueue, int]:
+        ends: dict[MessageQueue, tuple[int, int]] = {}
+        with suppress(GroupNotFound):
+            for each in (await self.admin.describe_group(group)).progress:
+                ends[each.queue] = max(each.min_offset, each.committed_offset), each.max_offset
+        retry = RETRY_PREFIX + group
+        if ends and all(queue.topic != retry for queue in ends):
+            with suppress(TopicNotFound):
+                for status in (await self.admin.describe_topic(retry)).queues:
+                    ends[status.queue] = status.min_offset, status.max_offset
+        lags = {
+            queue: end - max(done, finished.get(queue, 0)) for queue, (done, end) in ends.items()
+        }
+        return {queue: lag for queue, lag in lags.items() if lag > 0}
