@@ -43,6 +43,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "pyarrow": frozenset({"model", "store", "consumer", "pipeline"}),
     "pyspark": frozenset({"pipeline"}),
     "pytest": frozenset({"testing"}),
+    "testcontainers": frozenset({"testing"}),
 }
 """What we depend on, in the core or an extra, and the roles that may import it."""
 
