@@ -2,8 +2,9 @@
 
 `make check` is for before a commit. `make test` is what a newcomer runs: tests of every kind on
 one Python, with a few examples and seeds that never change. `make test-all` is the rest:
-containers, networks that fail, Spark whose processes die, other Pythons, fallbacks for what only
-Linux has, pyright over every file, and examples and seeds that nobody has seen yet.
+containers, with the behaviours in them, networks that fail, Spark whose processes die, other
+Pythons, fallbacks for what only Linux has, pyright over every file, and examples and seeds that
+nobody has seen yet.
 Where `CI=true` a skipped test or a missing Python is a failure, and `make test-all` measures
 coverage.
 Each run ends with its steps, how long its tests took, and what did not run.
@@ -308,7 +309,16 @@ def rest(report: Report) -> None:
         report.pytest("network", NETWORK, *THREE_AT_ONCE)
         report.pytest("Spark, faults", FAULTS)
 
-    side_by_side(others, faults, lambda: report.pytest("containers", CONTAINERS))
+    def containers() -> None:
+        report.pytest("containers", CONTAINERS)
+        report.pytest(
+            "behaviours in containers",
+            BEHAVIOURS,
+            *THREE_AT_ONCE,
+            TERNMQ_TEST_CLUSTER="containers",
+        )
+
+    side_by_side(others, faults, containers)
 
 
 def side_by_side(*lanes: Callable[[], None]) -> None:

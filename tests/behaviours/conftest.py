@@ -3,14 +3,18 @@
 - `memory`: `Cluster()`, a cluster in this process, for each test.
 - `grpc`: `Cluster(network="grpc")`, the same behind real connections.
 - `processes`: services in processes of their own, for the session.
-- any other cluster: `TERNMQ_TEST_CLUSTER=HOST:PORT pytest tests/behaviours`, by the address of its
-  NameServer. `TERNMQ_TEST_CLUSTER=memory` chooses one kind of the above.
+- `containers`: `TernMQCluster(brokers=2)`, the image of this checkout, for the session.
+
+`TERNMQ_TEST_CLUSTER=memory` chooses one kind. Without it the first three run, and `make test-all`
+chooses `containers`. `TERNMQ_TEST_CLUSTER=HOST:PORT` is any other cluster, by the address of its
+NameServer.
 
 Each cluster has two brokers or more. Every test has topics and groups of its own, so that any
 cluster will do. The marks `needs_time` and `needs_faults` are for tests that move the time of the
 cluster or disturb it: they run in the first two kinds, and take settings of the cluster.
 """
 
+import fcntl
 import os
 import secrets
 from collections.abc import Generator
@@ -24,6 +28,7 @@ from tests.support.sdk_place import Place
 
 IN_PROCESS: Final = ("memory", "grpc")
 KINDS: Final = (*IN_PROCESS, "processes")
+CONTAINERS: Final = "containers"
 MARKS: Final = {
     "needs_time": "moves the time of the cluster",
     "needs_faults": "disturbs the cluster",
@@ -62,6 +67,22 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
         yield address
 
 
+@pytest.fixture(scope="session")
+def containers(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    # Engines and their client are slow to import, and the other kinds need neither.
+    from ternmq.testing.containers import TernMQCluster
+    from ternmq_testing.containers.built_image import built_image
+    from tests.support.containers import what_is_missing
+
+    if missing := what_is_missing():
+        pytest.skip(f"needs Docker: {missing}")
+    with (tmp_path_factory.getbasetemp().parent / "image.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the image is built by one of the workers
+        built_image()
+    with TernMQCluster(brokers=2) as cluster:
+        yield cluster.get_nameserver()
+
+
 @pytest.fixture
 def place(kind: str, request: pytest.FixtureRequest) -> Generator[Place]:
     mark = secrets.token_hex(4)
@@ -76,7 +97,7 @@ def place(kind: str, request: pytest.FixtureRequest) -> Generator[Place]:
         ):
             yield Place(cluster.nameserver, topic, group, cluster.asynchronous)
             assert cluster.leaks("clients") == []
-    elif kind == "processes":
-        yield Place(request.getfixturevalue("processes"), topic, group)
+    elif kind in ("processes", CONTAINERS):
+        yield Place(request.getfixturevalue(kind), topic, group)
     else:
         yield Place(kind, topic, group)

@@ -3,16 +3,12 @@
 import asyncio
 import contextlib
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -31,10 +27,7 @@ from tools.project import ROOT
 README: Final = re.findall(
     r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
 )
-SUITE: Final = sorted((ROOT / "tests" / "behaviours").glob("test_*.py"))
 SOON_S: Final = 120.0
-SIDE_BY_SIDE: Final = 3
-"""The suite mostly waits. Every test of it has names of its own."""
 
 
 @pytest.mark.parametrize("service", PORTS)
@@ -90,25 +83,6 @@ async def is_whole() -> bool:
         if len(members) < len(BROKER_PORTS) or any(each["status"] != "serving" for each in members):
             return False
     return True
-
-
-def test_sdk_tests_pass_from_host_machine(tmp_path: Path) -> None:
-    def run(part: int) -> subprocess.CompletedProcess[str]:
-        cache = tmp_path / f"{part}"
-        return subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={cache}"]
-            + [str(file) for file in SUITE[part::SIDE_BY_SIDE]],
-            cwd=ROOT,
-            env=os.environ | {"TERNMQ_TEST_CLUSTER": NAMESERVERS.partition(";")[0]},
-            capture_output=True,
-            text=True,
-        )
-
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        for done in pool.map(run, range(SIDE_BY_SIDE)):
-            failures = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
-            assert (done.returncode, failures) == (0, []), done.stdout
-            assert "skipped" not in done.stdout
 
 
 def test_readme_code_runs_in_another_container() -> None:
