@@ -60,6 +60,23 @@ def test_container_shows_what_an_application_did(mq: TernMQContainer) -> None:
     assert abs(mq.now() - time.time()) < SOON_S
 
 
+def test_container_finds_what_a_test_leaves_behind(mq: TernMQContainer) -> None:
+    with mq.producer("shop") as producer:
+        producer.send(Message("left", b"book"))
+
+    async def main() -> None:
+        async with mq.asynchronous.push_consumer("breaks", "left", config=FIRST) as consumer:
+            async for _ in consumer:
+                break
+
+    asyncio.run(main())
+    (queue,) = {each.queue for each in mq.messages("left")}
+    assert mq.leaks() == [f"group breaks took 1 messages of {queue} and never answered"]
+    assert mq.leaks("clients") == []
+    with pytest.raises(UsageError, match="leaks is 'fail', 'clients' or 'ignore', not 'all'"):
+        mq.leaks("all")
+
+
 def test_container_keeps_its_messages_and_address_after_a_crash(mq: TernMQContainer) -> None:
     address = mq.get_nameserver()
     with mq.producer("shop") as producer:

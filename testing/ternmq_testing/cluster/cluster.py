@@ -28,6 +28,7 @@ from ternmq_testing.cluster.factories import ClientFactories
 from ternmq_testing.cluster.looking import (
     dead_letters_of,
     lag_of,
+    leaks_of,
     matching,
     messages_of,
     report_lines,
@@ -352,19 +353,10 @@ class Cluster(ClientFactories, Lifecycle):
         Raises:
             UsageError: `check` is another word.
         """
-        if check not in ("fail", "clients", "ignore"):
-            raise UsageError(f"leaks is 'fail', 'clients' or 'ignore', not {check!r}")
-        if self._clients is None or check == "ignore":
-            return []
-        found = [
-            f"a client is open{f', opened at {place}' if place else ''}"
-            for place in self._clients.open.values()
-        ]
-        if check == "clients":
-            return found
-        for group, queue, count in unanswered_of(self._stores, self._clients.unanswered):
-            found.append(f"group {group} took {count} messages of {queue} and never answered")
-        return found
+        clients = self._clients
+        places = [] if clients is None else list(clients.open.values())
+        taken = {} if clients is None else clients.unanswered
+        return leaks_of(check, places, lambda: unanswered_of(self._stores, taken))
 
     def report(self) -> str:
         """Return topics, lags, dead letters and the last events as a text."""

@@ -1,12 +1,13 @@
 """Content of a cluster's stores, for a test to look at."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from ternmq_broker.environment import BrokerEnvironment
+from ternmq_model.errors import UsageError
 from ternmq_model.message_batch import decode_records
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
 from ternmq_model.offsets import QueueOffset
@@ -88,6 +89,32 @@ def unanswered_of(
         # Without an offset the group broadcasts, or the broker does not run.
         if committed is not None and committed < behind:
             found.append((group, queue, behind - committed))
+    return found
+
+
+Unanswered = Sequence[tuple[str, MessageQueue, int]]
+"""Group, queue and number of the messages that were taken and are not committed."""
+
+
+def leaks_of(check: str, places: Iterable[str], unanswered: Callable[[], Unanswered]) -> list[str]:
+    """Return what a test has left behind, as sentences. See `Cluster.leaks`.
+
+    Args:
+        check: `fail`, `clients` or `ignore`.
+        places: Where open clients were opened; empty = not known.
+        unanswered: Function that finds messages without an answer.
+
+    Raises:
+        UsageError: `check` is another word.
+    """
+    if check not in ("fail", "clients", "ignore"):
+        raise UsageError(f"leaks is 'fail', 'clients' or 'ignore', not {check!r}")
+    if check == "ignore":
+        return []
+    found = [f"a client is open{f', opened at {place}' if place else ''}" for place in places]
+    if check == "fail":
+        for group, queue, count in unanswered():
+            found.append(f"group {group} took {count} messages of {queue} and never answered")
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from ternmq_client.admin.admin_calls import gather
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_client.admin.descriptions import QueueStatus
+from ternmq_client.admin.descriptions import NEVER_CONSUMED, QueueStatus
 from ternmq_model.errors import GroupNotFound, TernError, TopicNotFound
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
 from ternmq_model.queue import MessageQueue
@@ -56,6 +56,22 @@ class RemoteLook:
         """
         await self._until_dispatched()
         return await self._lags(group, self.finished.get(group, {}))
+
+    async def unanswered(
+        self, taken: Mapping[tuple[str, MessageQueue], int]
+    ) -> list[tuple[str, MessageQueue, int]]:
+        """Return group, queue and number of the messages that were taken and are not committed.
+
+        `taken` has the offsets behind the last messages that were taken, by group and queue.
+        """
+        found: list[tuple[str, MessageQueue, int]] = []
+        for group in sorted({group for group, _ in taken}):
+            with suppress(GroupNotFound):
+                for each in (await self.admin.describe_group(group)).progress:
+                    behind = taken.get((group, each.queue), 0)
+                    if NEVER_CONSUMED < each.committed_offset < behind:
+                        found.append((group, each.queue, behind - each.committed_offset))
+        return found
 
     async def settled(self, timeout_s: float) -> None:
         """Wait until every group with members has caught up, and nothing new was stored meanwhile.

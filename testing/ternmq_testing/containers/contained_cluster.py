@@ -17,7 +17,7 @@ from ternmq_runtime.blocking_pool import BlockingPool
 from ternmq_runtime.clock import SystemClock
 from ternmq_testing.cluster.clients import place_outside
 from ternmq_testing.cluster.factories import BlockingClientFactories, ClientFactories
-from ternmq_testing.cluster.looking import matching
+from ternmq_testing.cluster.looking import leaks_of, matching
 from ternmq_testing.cluster.remote_looking import RemoteLook
 from ternmq_testing.cluster.wires import RedirectedNetwork
 from ternmq_testing.containers.container_broker import ContainerBroker
@@ -45,6 +45,7 @@ class ContainedCluster(BlockingClientFactories):
         self._brokers: dict[str, ContainerBroker] = {}
         self._finished: dict[str, dict[MessageQueue, int]] = {}
         self._open: dict[EnvironmentUser, str] = {}
+        self._unanswered: dict[tuple[str, MessageQueue], int] = {}
 
     if not TYPE_CHECKING:
 
@@ -113,9 +114,17 @@ class ContainedCluster(BlockingClientFactories):
         self._open[client] = place_outside()
         try:
             async with system_environment() as env:
-                yield replace(env, network=RedirectedNetwork(env.network, nameserver))
+                yield replace(
+                    env,
+                    network=RedirectedNetwork(env.network, nameserver),
+                    on_unanswered=self._note_unanswered,
+                )
         finally:
             del self._open[client]
+
+    def _note_unanswered(self, group: str, queue: "MessageQueue", offset: int) -> None:
+        key = group, queue
+        self._unanswered[key] = max(offset, self._unanswered.get(key, 0))
 
     def now(self) -> float:
         """Return the time of this machine, Unix seconds."""
@@ -168,10 +177,19 @@ class ContainedCluster(BlockingClientFactories):
         """Return topics, lags and dead letters as a text."""
         return self._looked(lambda look: look.report())
 
-    def leaks(self) -> list[str]:
-        """Return what a test has left behind: clients that are open."""
+    def leaks(self, check: str = "fail") -> list[str]:
+        """Return what a test has left behind, as sentences. See `Cluster.leaks`.
+
+        Raises:
+            UsageError: `check` is none of the words.
+        """
+        taken = dict(self._unanswered)
         places = list(self._open.values())
-        return [f"a client is open{f', opened at {place}' if place else ''}" for place in places]
+        return leaks_of(
+            check,
+            places,
+            lambda: self._looked(lambda look: look.unanswered(taken)) if taken else [],
+        )
 
     def _looked(self, look: Callable[[RemoteLook], Awaitable[T]]) -> T:
         """Return the result of a look, on the loop of all blocking clients."""

@@ -86,3 +86,26 @@ def test_look_finds_dead_letters() -> None:
             assert "group readers: lag 0, 1 dead letters" in await look.report()
 
     asyncio.run(main())
+
+
+def test_unanswered_are_below_what_was_taken_and_not_committed() -> None:
+    async def main() -> None:
+        async def consume(message: StoredMessage) -> None:
+            pass
+
+        config = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
+        async with (
+            Cluster() as cluster,
+            cluster.producer("shop") as producer,
+            cluster.admin() as admin,
+        ):
+            await producer.send(Message("orders", b"book"))
+            async with cluster.push_consumer("readers", "orders", listener=consume, config=config):
+                await cluster.settled()
+            look = RemoteLook(admin)
+            (queue,) = {each.queue for each in cluster.messages("orders")}
+            assert await look.unanswered({("readers", queue): 1}) == []
+            assert await look.unanswered({("readers", queue): 3}) == [("readers", queue, 2)]
+            assert await look.unanswered({("nobody", queue): 3}) == []
+
+    asyncio.run(main())
