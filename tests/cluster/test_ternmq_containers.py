@@ -92,9 +92,13 @@ def test_container_keeps_its_messages_and_address_after_a_crash(mq: TernMQContai
 
 
 def test_container_names_what_it_cannot_do(mq: TernMQContainer) -> None:
-    for missing in ("advance", "freeze", "drop_answers", "partition"):
+    for owner, missing in (
+        *((mq, name) for name in ("advance", "freeze", "drop_answers", "partition")),
+        *((mq.broker(), name) for name in ("refuse", "disk_full")),
+    ):
         with pytest.raises(AttributeError, match=rf"no '{missing}'.* ternmq\.testing\.Cluster has"):
-            getattr(mq, missing)
+            getattr(owner, missing)
+    assert not hasattr(mq, "expects")
     with pytest.raises(UsageError, match="no broker 'broker-b': there are broker-a"):
         mq.broker("broker-b")
     with pytest.raises(UsageError, match="no setting 'flash_mode'"):

@@ -1,5 +1,6 @@
 """Clients of one cluster, made by the cluster or by the application."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
@@ -21,16 +22,17 @@ from ternmq_remoting.environment import Environment, EnvironmentSource, Environm
 from ternmq_remoting.system_environment import clients_installed
 
 
-class ClientFactories:
+class ClientFactories(ABC):
     """Base of what has clients with `await`."""
 
+    @abstractmethod
     def environment(self, client: EnvironmentUser) -> AbstractAsyncContextManager[Environment]:
         """Return the environment of a client of this cluster, not entered: an `EnvironmentSource`.
 
         Raises:
             UsageError: The cluster is not open.
         """
-        raise NotImplementedError
+        ...
 
     def producer(self, group: str, **options: Any) -> Producer:
         """Return a producer of this cluster, not entered. See `Producer`."""
@@ -80,13 +82,14 @@ class BlockingAdminClient(BlockingClient[AdminClient]):
         return self._run(method(*args, **kwargs))
 
 
-class BlockingClientFactories:
+class BlockingClientFactories(ABC):
     """Base of what has clients without `await`."""
 
     @property
+    @abstractmethod
     def _source(self) -> EnvironmentSource:
         """Source of the environments of all clients of this cluster."""
-        raise NotImplementedError
+        ...
 
     def producer(self, group: str, **options: Any) -> BlockingProducer:
         """Return a producer of this cluster, not entered."""

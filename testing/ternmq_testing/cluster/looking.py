@@ -101,7 +101,7 @@ def leaks_of(check: str, places: Iterable[str], unanswered: Callable[[], Unanswe
 
     Args:
         check: `fail`, `clients` or `ignore`.
-        places: Where open clients were opened; empty = not known.
+        places: Places in the test that opened the open clients; an empty one is not known.
         unanswered: Function that finds messages without an answer.
 
     Raises:

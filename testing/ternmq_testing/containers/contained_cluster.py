@@ -1,4 +1,4 @@
-"""What a test does with a cluster in containers."""
+"""Use of a cluster in containers: its clients, its content, its faults."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -20,7 +20,7 @@ from ternmq_testing.cluster.factories import BlockingClientFactories, ClientFact
 from ternmq_testing.cluster.looking import leaks_of, matching
 from ternmq_testing.cluster.remote_looking import RemoteLook
 from ternmq_testing.cluster.wires import RedirectedNetwork
-from ternmq_testing.containers.container_broker import ContainerBroker
+from ternmq_testing.containers.container_broker import ContainerBroker, no_attribute
 from ternmq_testing.containers.service_container import STARTS_WITHIN_S
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LOOK_S: Final = 0.1
-
-_OF_CLUSTER_ALONE: Final = frozenset({"advance", "freeze", "drop_answers", "partition"})
-"""Methods of `Cluster` that need a cluster in the process of the test."""
+_LINES_SHOWN: Final = 20
 
 
 class ContainedCluster(BlockingClientFactories):
@@ -51,12 +49,7 @@ class ContainedCluster(BlockingClientFactories):
 
         def __getattr__(self, name: str) -> Any:
             """Refuse what containers cannot do."""
-            if name in _OF_CLUSTER_ALONE:
-                raise AttributeError(
-                    f"containers have no {name!r}: time is the machine's, and faults are those"
-                    " of whole containers; ternmq.testing.Cluster has it"
-                )
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise no_attribute(self, name)
 
     def get_nameserver(self) -> str:
         """Return the address of the NameServer, as this machine reaches it.
@@ -75,7 +68,7 @@ class ContainedCluster(BlockingClientFactories):
 
     @property
     def asynchronous(self) -> "AsyncContainers":
-        """The same with `await`, for use on any event loop."""
+        """The cluster with `await`, for use on any event loop."""
         return AsyncContainers(self)
 
     @property
@@ -220,7 +213,8 @@ class ContainedCluster(BlockingClientFactories):
         except TimeoutError as error:
             for broker in brokers:
                 _, log = broker.container.get_logs()
-                error.add_note(f"{broker.name}:\n{log[-2000:].decode(errors='replace')}")
+                lines = log.decode(errors="replace").splitlines()
+                error.add_note("\n".join([f"{broker.name}:", *lines[-_LINES_SHOWN:]]))
             raise
 
 

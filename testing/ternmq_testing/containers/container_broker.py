@@ -1,12 +1,27 @@
 """A broker in a container, which a test stops, kills and pauses."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ternmq_model.errors import UsageError
 from ternmq_testing.containers.service_container import ServiceContainer
 
 _LEAVES_WITHIN_S: Final = 30
+
+_IN_PROCESS_ALONE: Final = frozenset(
+    {"advance", "freeze", "drop_answers", "partition", "refuse", "disk_full"}
+)
+"""Methods of `Cluster` and its brokers that need them in the process of the test."""
+
+
+def no_attribute(owner: object, name: str) -> AttributeError:
+    """Return the error of a missing attribute. It tells what only a cluster in this process has."""
+    if name in _IN_PROCESS_ALONE:
+        return AttributeError(
+            f"containers have no {name!r}: time is the machine's, and faults are those of whole"
+            " containers; ternmq.testing.Cluster has it"
+        )
+    return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
 
 
 class ContainerBroker:
@@ -16,7 +31,7 @@ class ContainerBroker:
         name: Name in the cluster: `broker-a`, or `broker-a-1` for its slave with the id 1.
         broker_name: Name of the broker, which a master and its slaves share.
         broker_id: 0 for the master.
-        container: Its container.
+        container: Container of the broker alone, or of a NameServer too.
     """
 
     def __init__(
@@ -30,6 +45,12 @@ class ContainerBroker:
         self.broker_name, self.broker_id = broker_name, broker_id
         self.container = container
         self._until_serving = until_serving
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Refuse what containers cannot do."""
+            raise no_attribute(self, name)
 
     @property
     def is_running(self) -> bool:

@@ -75,8 +75,8 @@ class ServiceContainer(DockerContainer):
         """Wait until the service of the started container serves.
 
         Raises:
-            TimeoutError: It does not within 120 s; the text has the end of its log.
-            RuntimeError: It has ended.
+            TimeoutError: The service does not serve within 120 s; the text has the end of its log.
+            RuntimeError: The service has ended.
         """
         self._until_serving.wait_until_ready(self)
 
