@@ -323,13 +323,17 @@ class BrokerSessions:
             self._send_heartbeats()
 
     @property
+    def consumed_topics(self) -> dict[str, frozenset[str]]:
+        """Topics of each consumer group of this client. Any thread may read it."""
+        return {
+            name: frozenset(subscription.topic for subscription in group.subscriptions)
+            for name, group in self._heartbeat_data.consumers.copy().items()
+        }
+
+    @property
     def consumer_topics(self) -> frozenset[str]:
         """Topics of all consumer groups of this client."""
-        return frozenset(
-            subscription.topic
-            for group in self._heartbeat_data.consumers.values()
-            for subscription in group.subscriptions
-        )
+        return frozenset[str]().union(*self.consumed_topics.values())
 
     def on_command(self, name: str, handler: OnCommand) -> Callable[[], None]:
         """Call `handler` with every command of a kind, from all brokers.

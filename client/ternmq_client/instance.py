@@ -115,6 +115,11 @@ class ClientInstance(Lifecycle):
         """Sessions of the client with brokers."""
         return self._components.sessions
 
+    @property
+    def consumed_topics(self) -> dict[str, frozenset[str]]:
+        """Topics of each consumer group of the client; none = not open. Any thread may read it."""
+        return {} if self._opened is None else self._opened.sessions.consumed_topics
+
     async def broker(self, broker_name: str, broker_id: int = MASTER_ID) -> Connection:
         """Return the connection to a broker in a route, and open it if needed.
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
+from ternmq_client.instance import ClientInstance
 from ternmq_model.address import Address
 from ternmq_model.queue import MessageQueue
 from ternmq_remoting.environment import Environment, EnvironmentUser
@@ -68,6 +69,15 @@ class ClientEnvironments:
     def _note_unanswered(self, group: str, queue: MessageQueue, offset: int) -> None:
         key = group, queue
         self.unanswered[key] = max(offset, self.unanswered.get(key, 0))
+
+    def consumed_topics(self) -> dict[str, set[str]]:
+        """Return the topics of each consumer group of the open clients."""
+        topics: dict[str, set[str]] = {}
+        for client in list(self.open):
+            if isinstance(client, ClientInstance):
+                for group, consumed in client.consumed_topics.items():
+                    topics.setdefault(group, set()).update(consumed)
+        return topics
 
 
 class _WatchedPool(BlockingPool):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -11,11 +11,13 @@ from typing import Any, ClassVar, Final
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.environment import BrokerEnvironment
 from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.descriptions import GroupDescription
 from ternmq_model.address import Address
 from ternmq_model.arguments import is_whole
 from ternmq_model.errors import TernError, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
+from ternmq_model.subscription import ALL_TAGS
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
 from ternmq_remoting.environment import Blocking, Environment, EnvironmentUser
@@ -33,6 +35,7 @@ from ternmq_testing.cluster.looking import (
     messages_of,
     report_lines,
     unanswered_of,
+    wants_none_of,
 )
 from ternmq_testing.cluster.members import BrokerHandle
 from ternmq_testing.cluster.wires import CLIENTS, NAMESERVER, Wires, wires_of
@@ -321,7 +324,10 @@ class Cluster(ClientFactories, Lifecycle):
 
     async def _groups_behind(self, admin: AdminClient) -> str:
         """Return the groups that have not caught up, as a text."""
+        assert self._clients is not None, "the cluster is open"
         behind: list[str] = []
+        late = self._clients.consumed_topics()
+        """Topics whose queues a group does not have yet, as when it came before its topic."""
         for group in await admin.groups():
             described = await admin.describe_group(group)
             if not described.members:
@@ -329,17 +335,28 @@ class Cluster(ClientFactories, Lifecycle):
             finished: dict[MessageQueue, int] = {}
             in_hand = 0
             for member in described.members:
-                with suppress(TernError):
+                try:
                     state = await admin.consumer_state(group, member.client_id)
-                    for each in state.queues:
-                        queue = MessageQueue(each.topic, each.broker_name, each.queue_id)
-                        finished[queue] = each.commit_offset
-                        in_hand += each.messages
+                except TernError:  # a pull consumer reports none
+                    late.pop(group, None)
+                    continue
+                for each in state.queues:
+                    queue = MessageQueue(each.topic, each.broker_name, each.queue_id)
+                    finished[queue] = each.commit_offset
+                    in_hand += each.messages
             self._finished[group] = finished
+            late[group] = late.get(group, set()) - {queue.topic for queue in finished}
             lags = lag_of(self._stores, group, finished)
+            self._pass_unwanted(described, lags, finished)
             if lags or in_hand:
                 listed = ", ".join(f"{queue}: {count}" for queue, count in lags.items())
                 behind.append(f"{group} ({listed or f'{in_hand} messages in hand'})")
+        behind += [
+            f"{group} (has no queue of {topic} yet)"
+            for group, topics in late.items()
+            for topic in sorted(topics)
+            if self.messages(topic)
+        ]
         return "; ".join(behind)
 
     def leaks(self, check: str = "fail") -> list[str]:
@@ -357,6 +374,25 @@ class Cluster(ClientFactories, Lifecycle):
         places = [] if clients is None else list(clients.open.values())
         taken = {} if clients is None else clients.unanswered
         return leaks_of(check, places, lambda: unanswered_of(self._stores, taken))
+
+    def _pass_unwanted(
+        self,
+        group: GroupDescription,
+        lags: dict[MessageQueue, int],
+        finished: dict[MessageQueue, int],
+    ) -> None:
+        """Move queues with a rest that the group filters out from `lags` to `finished`.
+
+        Consumers learn of the end of such a rest only when a pull returns without messages.
+        """
+        expressions = dict(each for member in group.members for each in member.subscriptions)
+        for queue, count in list(lags.items()):
+            expression = expressions.get(queue.topic, ALL_TAGS)
+            if wants_none_of(self._stores, group.group, queue, expression, last=count):
+                del lags[queue]
+                _, finished[queue] = self._stores[queue.broker_name].store.queue_range(
+                    queue.topic, queue.queue_id
+                )
 
     def report(self) -> str:
         """Return topics, lags, dead letters and the last events as a text."""

@@ -15,6 +15,7 @@ from ternmq_model.properties import BROKERS_OWN, RESERVED
 from ternmq_model.queue import MessageQueue
 from ternmq_model.sql92.condition import compile_condition
 from ternmq_model.stored_message import StoredMessage
+from ternmq_model.subscription import SQL92, TAG, parse_subscription
 
 _PREVIEW_CHARS: Final = 60
 _LISTED_MAX: Final = 20
@@ -33,10 +34,13 @@ def messages_of(stores: Stores, topic: str) -> list[StoredMessage]:
     return sorted(found, key=lambda message: message.stored_at_ms)
 
 
-def _messages_in(env: BrokerEnvironment, queue: MessageQueue) -> Iterable[StoredMessage]:
+def _messages_in(
+    env: BrokerEnvironment, queue: MessageQueue, *, last: int | None = None
+) -> Iterable[StoredMessage]:
     store = env.store
     start, end = store.queue_range(queue.topic, queue.queue_id)
-    places = store.searches.places_at(queue.topic, queue.queue_id, start, end - start)
+    begin = start if last is None else QueueOffset(end - last)
+    places = store.searches.places_at(queue.topic, queue.queue_id, begin, end - begin)
     for place in places.tolist():
         record = store.record_at(place)
         if record is not None:
@@ -163,6 +167,26 @@ def report_lines(
         if letters:
             lines.append(described(letters))
     return lines
+
+
+def wants_none_of(
+    stores: Stores, group: str, queue: MessageQueue, expression: str, *, last: int
+) -> bool:
+    """Return whether a group's subscription excludes the last messages of a queue.
+
+    Args:
+        stores: Stores and tables of the running brokers.
+        group: Name of the group.
+        queue: Queue at a running broker.
+        expression: Expression of the group's subscription to the topic.
+        last: Number of messages.
+    """
+    env = stores[queue.broker_name]
+    condition = env.tables.filters.get(queue.topic, group)
+    is_sql = condition is not None and condition.expression == expression
+    subscription = parse_subscription(queue.topic, expression, SQL92 if is_sql else TAG)
+    messages = _messages_in(env, queue, last=last)
+    return not any(subscription.matches(message.properties) for message in messages)
 
 
 def described(messages: Sequence[StoredMessage]) -> str:

@@ -12,6 +12,8 @@ from ternmq_consumer.consume_status import ReconsumeLater
 from ternmq_consumer.pull.pull_consumer import PullConsumer
 from ternmq_model.errors import UsageError
 from ternmq_model.message import Message
+from ternmq_model.stored_message import StoredMessage
+from ternmq_model.subscription import sql
 from ternmq_testing.cluster.cluster import Cluster
 
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
@@ -46,6 +48,46 @@ def test_expectation_lists_what_matches_and_what_does_not() -> None:
                 cluster.expect("nothing")
             with pytest.raises(UsageError):
                 cluster.expect("orders", where="amount >")
+
+    run(main())
+
+
+def test_settled_waits_for_consumers_that_came_before_their_topic() -> None:
+    async def main() -> None:
+        bodies: list[bytes] = []
+
+        async def listen(message: StoredMessage) -> None:
+            bodies.append(message.body)
+
+        async with (
+            Cluster() as cluster,
+            cluster.push_consumer("g", "orders", listener=listen, config=FIRST),
+        ):
+            await cluster.settled()  # nobody waits for a topic that may never come
+            await fill(cluster, 1)
+            late = r"g \(has no queue of orders yet\)"
+            with pytest.raises(AssertionError, match=late):
+                await cluster.settled(timeout_s=0)
+            await cluster.settled()
+            assert bodies == [b"order 0"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("wanted", ["placed", sql("TAGS = 'placed'")])
+def test_settled_passes_messages_that_a_group_filters_out(wanted: Any) -> None:
+    async def main() -> None:
+        async def listen(_message: StoredMessage) -> None: ...
+
+        async with Cluster() as cluster, cluster.producer("p") as producer:
+            await producer.send(Message("orders", b"1", tags="placed"))
+            consumer = cluster.push_consumer("g", {"orders": wanted}, listener=listen, config=FIRST)
+            async with consumer:
+                await cluster.settled()
+                for _ in range(9):
+                    await producer.send(Message("orders", b"2", tags="paid"))
+                await cluster.settled(timeout_s=2)  # the pulls of the consumer last longer
+                assert cluster.lag("g") == 0
 
     run(main())
 
