@@ -153,9 +153,9 @@ class ConsumeInterceptors:
     def __bool__(self) -> bool:
         return bool(self._interceptors)
 
-    def plus(self, interceptor: ConsumeInterceptor) -> "ConsumeInterceptors":
-        """Return these interceptors and one more, which is called last before a listener."""
-        return ConsumeInterceptors((*self._interceptors, interceptor))
+    def plus(self, *interceptors: ConsumeInterceptor) -> "ConsumeInterceptors":
+        """Return these interceptors and more, which are called last before a listener."""
+        return ConsumeInterceptors((*self._interceptors, *interceptors))
 
     def before(self, event: ConsumeEvent) -> None:
         """Call the interceptors before a call of the listener."""

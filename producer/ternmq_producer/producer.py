@@ -100,7 +100,7 @@ class Producer(Lifecycle):
         self.client.sessions.put_producer(self.group)
         self._clock = self.client.env.clock
         self._loop = asyncio.get_running_loop()
-        interceptors = self._interceptors
+        interceptors = (*self._interceptors, *self.client.env.send_interceptors)
         if self.client.config.trace:
             tracer = await stack.enter_async_context(Tracer(self.client, self.group, "PRODUCE"))
             self.traces = tracer.of_sends()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from random import Random
-from typing import ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ternmq_model.clock import SystemTime
 from ternmq_model.queue import MessageQueue
@@ -49,6 +49,12 @@ class Environment:
     on_unanswered: Callable[[str, MessageQueue, int], None] = _ignore
     """Called when a consumer leaves, with its group, a queue and the offset behind the last message
     that the application took, unless it has answered for all below."""
+
+    send_interceptors: tuple[Any, ...] = ()
+    """Interceptors of every producer, called after its own ones before a send."""
+
+    consume_interceptors: tuple[Any, ...] = ()
+    """Interceptors of every listener, called after its own ones before a call."""
 
 
 class EnvironmentUser(Protocol):

@@ -116,14 +116,20 @@ class Listeners:
         return [call] * config.workers
 
 
-async def traced(
+async def observed(
     listeners: Listeners, client: ClientInstance, stack: AsyncExitStack, *, group: str
 ) -> Listeners:
-    """Return the listeners, with traces of their calls if the client's settings enable them."""
-    if listeners.is_iterated or not client.config.trace:
+    """Return the listeners with the interceptors of the environment.
+
+    If the client's settings enable traces, calls are traced too.
+    """
+    if listeners.is_iterated:
         return listeners
-    tracer = await stack.enter_async_context(Tracer(client, group, "CONSUME"))
-    return replace(listeners, interceptors=listeners.interceptors.plus(tracer.of_consumption()))
+    interceptors = listeners.interceptors.plus(*client.env.consume_interceptors)
+    if client.config.trace:
+        tracer = await stack.enter_async_context(Tracer(client, group, "CONSUME"))
+        interceptors = interceptors.plus(tracer.of_consumption())
+    return replace(listeners, interceptors=interceptors)
 
 
 def is_broadcasting(config: PushConsumerConfig) -> bool:

@@ -31,9 +31,9 @@ from ternmq_consumer.push.push_assembly import (
     consume_service_of,
     is_broadcasting,
     locks_of,
+    observed,
     open_offsets,
     timeout_check_interval_s,
-    traced,
 )
 from ternmq_consumer.push.push_assignment import PushAssignment
 from ternmq_consumer.push.seeking_push_consumer import SeekingPushConsumer
@@ -195,7 +195,7 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
         for topic, subscription in self._subscriptions.items():
             self._subscriptions[topic] = replace(subscription, version_ms=now_ms)
         stack.push_async_callback(self._leave_group)
-        self._listeners = await traced(self._listeners, client, stack, group=self._group)
+        self._listeners = await observed(self._listeners, client, stack, group=self._group)
         stack.enter_context(self._reporter(client))
         blocking = await self._enter_blocking(stack)
         tasks = await stack.enter_async_context(OwnedTasks())

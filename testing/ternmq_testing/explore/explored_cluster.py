@@ -15,7 +15,6 @@ from ternmq_consumer.subscriptions import Subscriptions
 from ternmq_model.errors import GroupNotFound, TernError
 from ternmq_model.names import is_system_topic
 from ternmq_model.queue import MessageQueue
-from ternmq_producer.producer import Producer
 from ternmq_producer.transactions.transaction_checks import Check
 from ternmq_producer.transactions.transaction_producer import Execute
 from ternmq_remoting.environment import Blocking, Environment, EnvironmentUser
@@ -121,15 +120,11 @@ class ExploredCluster(Cluster):
         if hasattr(self, "journal"):
             self.journal.note(text)
 
-    def producer(self, group: str, **options: Any) -> Producer:
-        """Return a producer whose sends are noted. See `Cluster.producer`."""
-        return super().producer(group, **self._with_sender(options))
-
     def transaction_producer(
         self, group: str, *, execute: Execute, check: Check, **options: Any
     ) -> NotedTransactionProducer:
         """Return a transaction producer whose sends and outcomes are noted."""
-        options = self._with_sender(options | {"execute": execute, "env": self.environment})
+        options |= {"execute": execute, "env": self.environment}
         return NotedTransactionProducer(self.journal, group, check=check, **options)
 
     def pull_consumer(self, group: str = "", **options: Any) -> NotedPullConsumer:
@@ -143,8 +138,7 @@ class ExploredCluster(Cluster):
 
         One with a listener may get company: another member of its group, with the same listener.
         """
-        given = options.get("interceptors", ())
-        options |= {"interceptors": (*given, self._joined), "listener": listener}
+        options |= {"listener": listener}
 
         def join(host: str) -> PushConsumer:
             return PushConsumer(group, topics, env=self._environment_on(host), **options)
@@ -166,15 +160,23 @@ class ExploredCluster(Cluster):
         return NotedPushConsumer(self.journal, on_open, group, topics, env=env, **options)
 
     def environment(self, client: EnvironmentUser) -> AbstractAsyncContextManager[Environment]:
-        """Return the environment of a client. See `Cluster.environment`."""
-        return self._without_threads(super().environment(client))
+        """Return the environment of a client, whose sends and deliveries are noted.
+
+        See `Cluster.environment`.
+        """
+        return self._noted(super().environment(client))
 
     @asynccontextmanager
-    async def _without_threads(
+    async def _noted(
         self, opened: AbstractAsyncContextManager[Environment]
     ) -> AsyncGenerator[Environment]:
         async with opened as env:
-            yield replace(env, blocking=self._blocking_of(CLIENTS))
+            yield replace(
+                env,
+                blocking=self._blocking_of(CLIENTS),
+                send_interceptors=(self.journal.sender(),),
+                consume_interceptors=(self._joined,),
+            )
 
     def _environment_on(self, host: str) -> Environment:
         """Return the environment of a client on a host of its own."""
@@ -185,11 +187,8 @@ class ExploredCluster(Cluster):
             network=self.network.host(host),
             random=Random(self._draws.getrandbits(64)),
             blocking=self._blocking_of(host),
+            consume_interceptors=(self._joined,),
         )
-
-    def _with_sender(self, options: dict[str, Any]) -> dict[str, Any]:
-        given = options.get("interceptors", ())
-        return options | {"interceptors": (*given, self.journal.sender())}
 
     async def settled(self, *, timeout_s: float = _SETTLED_S) -> None:
         """End all faults, let crashed brokers come back, and wait until groups have caught up.

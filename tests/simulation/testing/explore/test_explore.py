@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import TernError, UsageError
 from ternmq_model.message import Message
 from ternmq_model.route import TopicConfig
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.transaction import Resolution
+from ternmq_producer.producer import Producer
 from ternmq_testing.explore.explore import explore, explored
 from ternmq_testing.explore.explored_cluster import ExploredCluster
 from ternmq_testing.explore.trouble import FAULTS
@@ -174,6 +176,32 @@ def test_bug_of_the_application_is_found(
     assert re.search(r"\d\.\d{3} s  send #1 acknowledged: SEND_OK, orders@broker", text)
     assert "no more faults" in text
     assert failure_of(scenario, seeds=[int(found[1])]) == text
+
+
+async def installed(cluster: ExploredCluster) -> None:
+    """Let an application make its own clients, which know nothing of the exploration."""
+    got: set[bytes] = set()
+
+    async def take(message: StoredMessage) -> None:
+        got.add(message.body)
+
+    await create(cluster, "orders")
+    with cluster.installed():
+        async with PushConsumer("g", "orders", listener=take) as consumer, Producer("p") as producer:
+            await consumer.assigned()
+            for number in range(ORDERS):
+                with suppress(TernError):
+                    await producer.send(Message("orders", b"%d" % number))
+            await cluster.settled()
+    assert len(got) == ORDERS
+
+
+def test_faults_strike_applications_that_make_their_own_clients() -> None:
+    runs = [explored(installed, seed, timeout_s=600, faults=["kill"]) for seed in range(5)]
+    assert [run.failure for run in runs] == [None] * 5
+    assert all("send #1 acknowledged" in run.history for run in runs)
+    assert all("group g got " in run.history for run in runs)
+    assert any("was killed" in run.history for run in runs)
 
 
 def test_faults_of_every_kind_strike() -> None:
