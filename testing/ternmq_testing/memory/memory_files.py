@@ -37,6 +37,11 @@ class Node:
     """Up to where it was written from its beginning, other than through a map."""
 
     maps: int = 0
+    touched_bytes: int = field(init=False)
+    """End of all that was ever written, or may have been through a map; zeros follow."""
+
+    def __post_init__(self) -> None:
+        self.touched_bytes = len(self.data)
 
 
 def _names_in(folder: Path, paths: Iterable[Path]) -> list[str]:
@@ -56,6 +61,7 @@ class MemoryRegion:
         self._node = node
         self.bytes = node.data
         self.view = node.data.data
+        node.touched_bytes = max(node.touched_bytes, len(node.data))
         node.maps += 1
 
     def forget(self, position: int, length: int) -> None:
@@ -98,6 +104,7 @@ class MemoryFile:
         self._lengthen(position + len(data))
         if position <= self._node.written_bytes:
             self._node.written_bytes = max(self._node.written_bytes, position + len(data))
+        self._node.touched_bytes = max(self._node.touched_bytes, position + len(data))
         self._node.data[position : position + len(data)] = np.frombuffer(data, dtype=np.uint8)
 
     def resize(self, length: int) -> None:
@@ -354,10 +361,9 @@ class PowerLossFileSystem(MemoryFileSystem):
 
     def keep(self, node: Node) -> None:
         """Bring the content of `node` to the disk."""
-        if len(node.disk) == len(node.data):
-            node.disk[:] = node.data  # a new copy has to be given its memory, page by page
-        else:
-            node.disk = node.data.copy()
+        if len(node.disk) != len(node.data):
+            node.disk = _zeros(len(node.data))  # takes memory only where it is written
+        node.disk[: node.touched_bytes] = node.data[: node.touched_bytes]
 
     def record(self, *changes: tuple[Path, Entry]) -> None:
         """Give names another meaning; the disk learns of it when their folder is synced."""

@@ -187,7 +187,10 @@ async def installed(cluster: ExploredCluster) -> None:
 
     await create(cluster, "orders")
     with cluster.installed():
-        async with PushConsumer("g", "orders", listener=take) as consumer, Producer("p") as producer:
+        async with (
+            PushConsumer("g", "orders", listener=take) as consumer,
+            Producer("p") as producer,
+        ):
             await consumer.assigned()
             for number in range(ORDERS):
                 with suppress(TernError):
