@@ -15,5 +15,6 @@ from ternmq_testing.cluster.blocking_cluster import BlockingCluster as BlockingC
 from ternmq_testing.cluster.cluster import Cluster as Cluster
 from ternmq_testing.cluster.members import BrokerHandle as BrokerHandle
 from ternmq_testing.explore.explore import explore as explore
+from ternmq_testing.explore.explored_cluster import ExploredCluster as ExploredCluster
 from ternmq_testing.unittest_case import AsyncClusterTestCase as AsyncClusterTestCase
 from ternmq_testing.unittest_case import ClusterTestCase as ClusterTestCase
