@@ -53,6 +53,9 @@ CRASHES: Final = ("tests/crash",)
 NETWORK: Final = ("tests/network",)
 PROCESSES: Final = ("tests/integration",)
 BEHAVIOURS: Final = ("tests/behaviours",)
+EXAMPLE: Final = ("examples/shop",)
+"""An application's own tests, with its own settings of pytest."""
+
 SPARK: Final = ("tests/spark",)
 FAULTS: Final = ("tests/spark/faults",)
 CONTAINERS: Final = ("tests/cluster",)
@@ -285,6 +288,7 @@ def test(report: Report) -> None:
         report.pytest("crashes", CRASHES, *THREE_AT_ONCE)
         report.pytest("processes", PROCESSES, *BY_FILE)
         report.pytest("behaviours", BEHAVIOURS, *THREE_AT_ONCE)
+        report.pytest("example", EXAMPLE, "--rootdir=.", "--timeout=300")
         report.command("types", ROOT / "tools" / "check_types.py", "--changed")
 
     def spark() -> None:

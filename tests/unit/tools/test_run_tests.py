@@ -93,6 +93,8 @@ def test_test_and_test_all_run_every_folder_once() -> None:
     rest.remove("tests/spark/faults")  # which the step of `tests/spark` passes over
     there = {f"tests/{path.parent.name}" for path in (ROOT / "tests").glob("*/test_*.py")}
     there |= {f"tests/{path.parents[1].name}" for path in (ROOT / "tests").glob("*/*/test_*.py")}
+    examples = (ROOT / "examples").glob("*/tests/test_*.py")
+    there |= {f"examples/{path.parents[1].name}" for path in examples}
     assert len(mine) == len(set(mine))
     assert set(mine) | set(rest) == there
 

@@ -1,0 +1,1 @@
+"""A web shop: orders come by HTTP, and a worker bills them."""
