@@ -110,7 +110,7 @@ async def moved(move: Move, brokers: int) -> dict[str, Cost]:
     """Return the cost of a move.
 
     Raises:
-        RuntimeError: What was to happen did not.
+        RuntimeError: The move did not bring about what it was to.
     """
     async with Cluster(brokers=brokers) as cluster, move.prepared(cluster) as has_happened:
         moving = stopwatch()

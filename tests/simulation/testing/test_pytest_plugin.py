@@ -9,7 +9,7 @@ import ternmq.testing as ternmq_testing
 
 pytest_plugins = ["pytester"]
 
-PLUGIN = ("-p", "ternmq_testing.pytest_plugin")
+
 IMPORTED = ternmq_testing
 """Sessions in this process take it as it is: NumPy cannot be imported twice."""
 SENT = """
@@ -24,7 +24,7 @@ SENT = """
 
 def run(pytester: pytest.Pytester, source: str, *arguments: str) -> pytest.RunResult:
     pytester.makepyfile("import asyncio, pytest\nfrom ternmq import Message\n" + source)
-    return pytester.runpytest_inprocess("-p", "no:cacheprovider", *PLUGIN, *arguments)
+    return pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
 
 
 def body(source: str) -> str:
@@ -201,7 +201,7 @@ def test_send(ternmq, ternmq_session, ternmq_topic, number):
     ternmq.expect("orders", count=1)
     ternmq_session.expect(ternmq_topic, count=1)
 """)
-    arguments = ("-p", "no:cacheprovider", "-p", "no:asyncio", *PLUGIN, "-n", "2")
+    arguments = ("-p", "no:cacheprovider", "-p", "no:asyncio", "-n", "2")
     pytester.runpytest_subprocess(*arguments).assert_outcomes(passed=4)
 
 
@@ -226,5 +226,5 @@ def test_plugin_imports_nothing_until_a_fixture_is_used(pytester: pytest.Pyteste
         "def test_nothing():\n"
         "    assert not [name for name in sys.modules if name.startswith('ternmq_b')]\n"
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *PLUGIN)
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     result.assert_outcomes(passed=1)

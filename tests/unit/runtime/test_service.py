@@ -1,5 +1,4 @@
 import asyncio
-import gc
 import math
 from collections.abc import Callable
 from contextlib import suppress
@@ -8,13 +7,7 @@ from functools import partial
 import pytest
 
 from ternmq_model.errors import ClosedError
-from ternmq_runtime.service import (
-    Job,
-    JobRunner,
-    OwnedTasks,
-    collecting_rarely,
-    run_or_abandon,
-)
+from ternmq_runtime.service import Job, JobRunner, OwnedTasks, run_or_abandon
 from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 
@@ -497,15 +490,3 @@ def test_work_that_fails_cancels_the_others_and_comes_out() -> None:
         assert not other_tasks()
 
     run_in_virtual_time(main())
-
-
-def test_garbage_is_collected_rarely_in_a_block_and_as_before_after_it() -> None:
-    kept = gc.get_threshold()
-    gc.set_threshold(300, 5, 5)
-    try:
-        with suppress(ValueError), collecting_rarely():
-            assert gc.get_threshold()[0] >= 10_000
-            raise ValueError
-        assert gc.get_threshold() == (300, 5, 5)
-    finally:
-        gc.set_threshold(*kept)

@@ -1,16 +1,17 @@
 import asyncio
+import gc
 import logging
 import os
 import signal
 import threading
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Self
 
 import pytest
 
-from ternmq_runtime.service import Job, JobRunner, run_until_signalled
+from ternmq_runtime.service import Job, JobRunner, collecting_rarely, run_until_signalled
 from ternmq_testing.time.virtual_time import run_in_virtual_time
 
 
@@ -193,3 +194,15 @@ def test_cancellation_from_outside_is_passed_on() -> None:
     with pytest.raises(TimeoutError):
         run_in_virtual_time(main())
     assert service.events == ["started", "stopped"]
+
+
+def test_garbage_is_collected_rarely_in_a_block_and_as_before_after_it() -> None:
+    kept = gc.get_threshold()
+    gc.set_threshold(300, 5, 5)
+    try:
+        with suppress(ValueError), collecting_rarely():
+            assert gc.get_threshold()[0] >= 10_000
+            raise ValueError
+        assert gc.get_threshold() == (300, 5, 5)
+    finally:
+        gc.set_threshold(*kept)
