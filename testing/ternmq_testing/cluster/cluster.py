@@ -14,7 +14,7 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import GroupDescription
 from ternmq_model.address import Address
 from ternmq_model.arguments import is_whole
-from ternmq_model.errors import TernError, UsageError
+from ternmq_model.errors import UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS
@@ -38,6 +38,7 @@ from ternmq_testing.cluster.looking import (
     wants_none_of,
 )
 from ternmq_testing.cluster.members import BrokerHandle
+from ternmq_testing.cluster.remote_looking import members_work
 from ternmq_testing.cluster.wires import CLIENTS, NAMESERVER, Wires, wires_of
 from ternmq_testing.memory.inline_blocking import InlineBlocking
 from ternmq_testing.time.cluster_time import ClusterTime
@@ -332,25 +333,14 @@ class Cluster(ClientFactories, Lifecycle):
             described = await admin.describe_group(group)
             if not described.members:
                 continue
-            finished: dict[MessageQueue, int] = {}
-            in_hand = 0
-            for member in described.members:
-                try:
-                    state = await admin.consumer_state(group, member.client_id)
-                except TernError:  # a pull consumer reports none
-                    late.pop(group, None)
-                    continue
-                for each in state.queues:
-                    queue = MessageQueue(each.topic, each.broker_name, each.queue_id)
-                    finished[queue] = each.commit_offset
-                    in_hand += each.messages
-            self._finished[group] = finished
-            late[group] = late.get(group, set()) - {queue.topic for queue in finished}
+            work = await members_work(admin, described)
+            self._finished[group] = finished = work.finished
+            topics = late.pop(group, set[str]())
+            if work.is_whole:
+                late[group] = topics - {queue.topic for queue in finished}
             lags = lag_of(self._stores, group, finished)
             self._pass_unwanted(described, lags, finished)
-            if lags or in_hand:
-                listed = ", ".join(f"{queue}: {count}" for queue, count in lags.items())
-                behind.append(f"{group} ({listed or f'{in_hand} messages in hand'})")
+            behind += work.behind(group, lags)
         behind += [
             f"{group} (has no queue of {topic} yet)"
             for group, topics in late.items()

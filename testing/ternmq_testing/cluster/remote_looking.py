@@ -8,7 +8,7 @@ from typing import Final
 
 from ternmq_client.admin.admin_calls import gather
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_client.admin.descriptions import NEVER_CONSUMED, QueueStatus
+from ternmq_client.admin.descriptions import NEVER_CONSUMED, GroupDescription, QueueStatus
 from ternmq_model.errors import GroupNotFound, TernError, TopicNotFound
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
 from ternmq_model.queue import MessageQueue
@@ -17,6 +17,46 @@ from ternmq_testing.cluster.looking import report_lines
 
 _PULLED_MAX: Final = 1_000
 _LOOK_S: Final = 0.05
+
+
+@dataclass(slots=True)
+class MembersWork:
+    """What the members of a group have done and have to do.
+
+    Attributes:
+        finished: Offsets below which they have answered for all messages.
+        in_hand: Number of messages that they have and have not answered.
+        is_whole: All members have told theirs.
+    """
+
+    finished: dict[MessageQueue, int]
+    in_hand: int = 0
+    is_whole: bool = True
+
+    def behind(self, group: str, lags: Mapping[MessageQueue, int]) -> list[str]:
+        """Return a text about a group that has not caught up; nothing for another one."""
+        if not lags and not self.in_hand:
+            return []
+        listed = ", ".join(f"{queue}: {count}" for queue, count in lags.items())
+        return [f"{group} ({listed or f'{self.in_hand} messages in hand'})"]
+
+
+async def members_work(admin: AdminClient, group: GroupDescription) -> MembersWork:
+    """Return what the members of a group tell of their work. Cancelling is safe."""
+    work = MembersWork({})
+    for member in group.members:
+        try:
+            state = await admin.consumer_state(group.group, member.client_id)
+        except TernError:  # it has just left
+            work.is_whole = False
+            continue
+        for each in state.queues:
+            queue = MessageQueue(each.topic, each.broker_name, each.queue_id)
+            # Members that broadcast have the same queues.
+            least = work.finished.get(queue, each.commit_offset)
+            work.finished[queue] = min(least, each.commit_offset)
+            work.in_hand += each.messages
+    return work
 
 
 @dataclass(slots=True)
@@ -136,28 +176,15 @@ class RemoteLook:
         """Return the groups that have not caught up, as a text."""
         behind: list[str] = []
         for group in await self.admin.groups():
-            finished: dict[MessageQueue, int] = {}
-            in_hand = 0
             try:
-                members = (await self.admin.describe_group(group)).members
+                described = await self.admin.describe_group(group)
             except GroupNotFound:
                 continue
-            for member in members:
-                with suppress(TernError):
-                    state = await self.admin.consumer_state(group, member.client_id)
-                    for each in state.queues:
-                        queue = MessageQueue(each.topic, each.broker_name, each.queue_id)
-                        # Members that broadcast have the same queues.
-                        least = finished.get(queue, each.commit_offset)
-                        finished[queue] = min(least, each.commit_offset)
-                        in_hand += each.messages
-            if not members:
+            if not described.members:
                 continue
-            self.finished[group] = finished
-            lags = await self._lags(group, finished)
-            if lags or in_hand:
-                listed = ", ".join(f"{queue}: {count}" for queue, count in lags.items())
-                behind.append(f"{group} ({listed or f'{in_hand} messages in hand'})")
+            work = await members_work(self.admin, described)
+            self.finished[group] = work.finished
+            behind += work.behind(group, await self._lags(group, work.finished))
         return "; ".join(behind)
 
     async def _lags(
