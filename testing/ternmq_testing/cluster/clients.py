@@ -1,7 +1,7 @@
 """Environments of a cluster's clients, and the clients that are open."""
 
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
@@ -72,12 +72,17 @@ class ClientEnvironments:
 
     def consumed_topics(self) -> dict[str, set[str]]:
         """Return the topics of each consumer group of the open clients."""
-        topics: dict[str, set[str]] = {}
-        for client in list(self.open):
-            if isinstance(client, ClientInstance):
-                for group, consumed in client.consumed_topics.items():
-                    topics.setdefault(group, set()).update(consumed)
-        return topics
+        return consumed_topics_of(list(self.open))
+
+
+def consumed_topics_of(clients: Iterable[EnvironmentUser]) -> dict[str, set[str]]:
+    """Return the topics of each consumer group of open clients."""
+    topics: dict[str, set[str]] = {}
+    for client in clients:
+        if isinstance(client, ClientInstance):
+            for group, consumed in client.consumed_topics.items():
+                topics.setdefault(group, set()).update(consumed)
+    return topics
 
 
 class _WatchedPool(BlockingPool):

@@ -335,9 +335,7 @@ class Cluster(ClientFactories, Lifecycle):
                 continue
             work = await members_work(admin, described)
             self._finished[group] = finished = work.finished
-            topics = late.pop(group, set[str]())
-            if work.is_whole:
-                late[group] = topics - {queue.topic for queue in finished}
+            work.find_topics(group, late)
             lags = lag_of(self._stores, group, finished)
             self._pass_unwanted(described, lags, finished)
             behind += work.behind(group, lags)

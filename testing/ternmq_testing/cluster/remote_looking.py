@@ -1,7 +1,7 @@
 """Content of a cluster that runs elsewhere, as its brokers tell an admin client."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -32,6 +32,12 @@ class MembersWork:
     finished: dict[MessageQueue, int]
     in_hand: int = 0
     is_whole: bool = True
+
+    def find_topics(self, group: str, late: dict[str, set[str]]) -> None:
+        """Remove the topics of which the group has queues from those that groups have not found."""
+        topics = late.pop(group, set[str]())
+        if self.is_whole:
+            late[group] = topics - {queue.topic for queue in self.finished}
 
     def behind(self, group: str, lags: Mapping[MessageQueue, int]) -> list[str]:
         """Return a text about a group that has not caught up; nothing for another one."""
@@ -67,12 +73,15 @@ class RemoteLook:
         admin: Open client of the cluster.
         finished: Offsets below which consumers have finished, committed or not, by group. Every
             `settled` renews them.
+        consumed: Function that returns the topics of each group of the known clients. Brokers know
+            no member of a group that came before its topic.
     """
 
     admin: AdminClient
     finished: dict[str, dict[MessageQueue, int]] = field(
         default_factory=dict[str, dict[MessageQueue, int]]
     )
+    consumed: Callable[[], dict[str, set[str]]] = dict[str, set[str]]
 
     async def messages(self, topic: str) -> list[StoredMessage]:
         """Return all messages of a topic at all brokers that answer, oldest first."""
@@ -135,16 +144,21 @@ class RemoteLook:
         """Return topics, lags and dead letters as a text."""
         topics: dict[str, int] = {}
         for topic in await self.admin.topics():
-            if not is_system_topic(topic):
-                with suppress(TopicNotFound):
-                    queues = (await self.admin.describe_topic(topic)).queues
-                    if count := sum(each.max_offset - each.min_offset for each in queues):
-                        topics[topic] = count
+            if not is_system_topic(topic) and (count := await self._count(topic)):
+                topics[topic] = count
         groups = {
             group: (sum((await self.lags(group)).values()), await self.dead_letters(group))
             for group in await self.admin.groups()
         }
         return "\n".join(report_lines(topics, groups))
+
+    async def _count(self, topic: str) -> int:
+        """Return the number of messages of a topic; 0 for one that no broker has."""
+        try:
+            queues = (await self.admin.describe_topic(topic)).queues
+        except TopicNotFound:
+            return 0
+        return sum(each.max_offset - each.min_offset for each in queues)
 
     async def _messages_in(self, status: QueueStatus) -> list[StoredMessage]:
         found: list[StoredMessage] = []
@@ -175,6 +189,7 @@ class RemoteLook:
     async def _groups_behind(self) -> str:
         """Return the groups that have not caught up, as a text."""
         behind: list[str] = []
+        late = self.consumed()
         for group in await self.admin.groups():
             try:
                 described = await self.admin.describe_group(group)
@@ -183,8 +198,15 @@ class RemoteLook:
             if not described.members:
                 continue
             work = await members_work(self.admin, described)
+            work.find_topics(group, late)
             self.finished[group] = work.finished
             behind += work.behind(group, await self._lags(group, work.finished))
+        behind += [
+            f"{group} (has no queue of {topic} yet)"
+            for group, topics in late.items()
+            for topic in sorted(topics)
+            if await self._count(topic)
+        ]
         return "; ".join(behind)
 
     async def _lags(

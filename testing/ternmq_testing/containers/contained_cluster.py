@@ -15,7 +15,7 @@ from ternmq_remoting.environment import Environment, EnvironmentSource, Environm
 from ternmq_remoting.system_environment import system_environment
 from ternmq_runtime.blocking_pool import BlockingPool
 from ternmq_runtime.clock import SystemClock
-from ternmq_testing.cluster.clients import place_outside
+from ternmq_testing.cluster.clients import consumed_topics_of, place_outside
 from ternmq_testing.cluster.factories import BlockingClientFactories, ClientFactories
 from ternmq_testing.cluster.looking import leaks_of, matching
 from ternmq_testing.cluster.remote_looking import RemoteLook
@@ -191,7 +191,10 @@ class ContainedCluster(BlockingClientFactories):
     async def look(self, look: Callable[[RemoteLook], Awaitable[T]]) -> T:
         """Return the result of a look, on the running loop."""
         async with AdminClient(env=self.environment) as admin:
-            return await look(RemoteLook(admin, self._finished))
+            return await look(RemoteLook(admin, self._finished, self._consumed_topics))
+
+    def _consumed_topics(self) -> dict[str, set[str]]:
+        return consumed_topics_of(list(self._open))
 
     def _until_all_serve(self, brokers: Sequence[ContainerBroker]) -> None:
         """Wait until brokers are registered, and answer.

@@ -109,3 +109,28 @@ def test_unanswered_are_below_what_was_taken_and_not_committed() -> None:
             assert await look.unanswered({("nobody", queue): 3}) == []
 
     asyncio.run(main())
+
+
+def test_settled_waits_for_consumers_that_came_before_their_topic() -> None:
+    async def main() -> None:
+        bodies: list[bytes] = []
+
+        async def consume(message: StoredMessage) -> None:
+            bodies.append(message.body)
+
+        config = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
+        async with (
+            Cluster() as cluster,
+            cluster.producer("shop") as producer,
+            cluster.admin() as admin,
+            cluster.push_consumer("readers", "orders", listener=consume, config=config),
+        ):
+            look = RemoteLook(admin, consumed=lambda: {"readers": {"orders"}})
+            await look.settled(60.0)
+            await producer.send(Message("orders", b"book"))
+            with pytest.raises(AssertionError, match=r"readers \(has no queue of orders yet\)"):
+                await look.settled(0)
+            await look.settled(60.0)
+            assert bodies == [b"book"]
+
+    asyncio.run(main())
