@@ -21,7 +21,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the mark."""
     config.addinivalue_line(
         "markers",
-        "ternmq(brokers=1, flush='async', seed=0, leaks='fail', **settings): "
+        "ternmq(brokers=1, flush='async', topics=(), seed=0, leaks='fail', **settings): "
         "the cluster of the fixture `ternmq`",
     )
 

@@ -3,7 +3,7 @@
 import functools
 import inspect
 import unittest
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ class _WithCluster(unittest.TestCase):
         brokers: Number of brokers.
         flush: `async`, or `sync`: a send is answered when the disk of the broker has it.
         network: `memory`, or `grpc`: other processes can use the cluster by its `nameserver`.
+        topics: Topics that exist when a test begins.
         seed: Seed of everything that is drawn.
         settings: Settings of every broker by their names in `BrokerConfig` and `StoreConfig`.
         leaks: Kinds of leaks that fail a test. See `Cluster.leaks`.
@@ -28,6 +29,7 @@ class _WithCluster(unittest.TestCase):
     brokers: ClassVar[int] = 1
     flush: ClassVar[str] = "async"
     network: ClassVar[str] = "memory"
+    topics: ClassVar[Sequence[str]] = ()
     seed: ClassVar[int] = 0
     settings: ClassVar[Mapping[str, Any]] = {}
     leaks: ClassVar[str] = "fail"
@@ -56,6 +58,7 @@ class _WithCluster(unittest.TestCase):
             "brokers": self.brokers,
             "flush": self.flush,
             "network": self.network,
+            "topics": self.topics,
             "seed": self.seed,
             **self.settings,
         }

@@ -1,5 +1,6 @@
 """Cluster for synchronous tests."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +80,20 @@ class BlockingCluster(BlockingClientFactories, BlockingClient[Cluster]):
         flush: str = "async",
         network: str = "memory",
         data: Path | None = None,
+        topics: Iterable[str] = (),
         seed: int = 0,
         **settings: Any,
     ) -> None:
         super().__init__(
-            Cluster(brokers=brokers, flush=flush, network=network, data=data, seed=seed, **settings)
+            Cluster(
+                brokers=brokers,
+                flush=flush,
+                network=network,
+                data=data,
+                topics=topics,
+                seed=seed,
+                **settings,
+            )
         )
 
     advance = blocking(Cluster.advance)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,9 @@ from ternmq_client.admin.descriptions import GroupDescription
 from ternmq_model.address import Address
 from ternmq_model.arguments import is_whole
 from ternmq_model.errors import UsageError
+from ternmq_model.names import check_topic
 from ternmq_model.queue import MessageQueue
+from ternmq_model.route import TopicConfig
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS
 from ternmq_nameserver.config import NameServerConfig
@@ -78,11 +81,14 @@ class Cluster(ClientFactories, Lifecycle):
         network: `memory`, or `grpc`: the services listen on free ports of 127.0.0.1, so that
             programs in other processes can use the cluster by its `nameserver`.
         data: Directory of all data, which a later cluster may open again; None = in memory.
+        topics: Topics that exist when the cluster is open. Another one is created by its first
+            message, and takes consumers that came before some seconds to find.
         seed: Seed of everything that is drawn.
         settings: Settings of every broker by their names in `BrokerConfig` and `StoreConfig`.
 
     Raises:
         UsageError: An argument is illegal, or there is no such setting.
+        IllegalName: The name of a topic is illegal.
     """
 
     _look_s: ClassVar = 0.005
@@ -95,6 +101,7 @@ class Cluster(ClientFactories, Lifecycle):
         flush: str = "async",
         network: str = "memory",
         data: Path | None = None,
+        topics: Iterable[str] = (),
         seed: int = 0,
         **settings: Any,
     ) -> None:
@@ -104,10 +111,13 @@ class Cluster(ClientFactories, Lifecycle):
             raise UsageError(f"flush={flush!r}: must be 'sync' or 'async'")
         if network not in ("memory", "grpc"):
             raise UsageError(f"network={network!r}: must be 'memory' or 'grpc'")
+        if isinstance(topics, str):
+            raise UsageError(f"topics={topics!r}: must be names: topics=[{topics!r}]")
         self._names = [f"broker-{chr(ord('a') + number)}" for number in range(brokers)]
         self._flush = FlushMode(flush)
         self._network, self._data, self._seed = network, data, seed
         self._broker_settings, self._store_settings = split_settings(settings)
+        self._topics = [TopicConfig(check_topic(each)) for each in topics]
         self._brokers: dict[str, BrokerHandle] = {}
         self._time: ClusterTime | None = None
         self._clients: ClientEnvironments | None = None
@@ -166,6 +176,9 @@ class Cluster(ClientFactories, Lifecycle):
             )
             self._brokers[name] = broker
             await broker.start()
+        if self._topics:
+            async with self.admin() as admin:
+                await admin.create_topics(self._topics)
 
     def _new_time(self) -> ClusterTime:
         return ClusterTime()

@@ -6,13 +6,14 @@ They act on calls and streams whichever network carries them.
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, Final
 
 from ternmq_model.arrays import INT32_BYTES
-from ternmq_model.errors import ConnectionLost, UsageError, refusal
+from ternmq_model.errors import ConnectionLost, CorruptRecord, UsageError, refusal
+from ternmq_model.record.format import decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.rpc import (
@@ -137,7 +138,8 @@ class Faults:
                 raise refusal(ResponseCode.SYSTEM_BUSY, _REFUSAL)
             reply = await handler.function(request, call)
             if rpc.name in _TOLD:
-                self._note(f"{rpc.name} {_outcome_of(reply)}")
+                of = f" of group {group}" if (group := getattr(request, "group", "")) else ""
+                self._note(f"{rpc.name}{of}: {_outcome_of(reply)}")
             await self.pass_on()
             if self.loses_answer(rpc.name):
                 raise ConnectionLost("the answer is lost")
@@ -149,6 +151,16 @@ class Faults:
 
         function = serve_stream if isinstance(rpc, StreamRpc) else serve_call
         return replace(handler, function=function)
+
+
+def _described(batch: messages.SendBatch) -> str:
+    """Return an event for messages that came."""
+    count = len(batch.record_sizes) // INT32_BYTES
+    came = "a message came" if count == 1 else f"{count} messages came, the first"
+    record = None
+    with suppress(CorruptRecord):
+        record = decode_record(batch.records, check_crc=False)
+    return f"{came} to {record.topic.decode() if record is not None else 'no topic'}"
 
 
 def _outcome_of(reply: Any) -> str:
@@ -215,7 +227,7 @@ class _SendingStream(_Stream):
                 return request
             is_refused = self._faults.refuses_send()
             self._waiting.append(is_refused)
-            self._faults.note(f"{len(request.batch.record_sizes) // INT32_BYTES} messages came")
+            self._faults.note(_described(request.batch))
             if not is_refused:
                 return request
             await self._answer_refused()

@@ -11,7 +11,7 @@ from ternmq_model.errors import UsageError
 from ternmq_model.message_batch import decode_records
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
 from ternmq_model.offsets import QueueOffset
-from ternmq_model.properties import BROKERS_OWN, RESERVED
+from ternmq_model.properties import BROKERS_OWN, NOT_COPIED
 from ternmq_model.queue import MessageQueue
 from ternmq_model.sql92.condition import compile_condition
 from ternmq_model.stored_message import StoredMessage
@@ -207,7 +207,7 @@ def _own_properties(message: StoredMessage) -> dict[str, str]:
     return {
         name: value
         for name, value in message.properties.items()
-        if name not in RESERVED | BROKERS_OWN
+        if name not in NOT_COPIED | BROKERS_OWN
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 from ternmq_consumer.config import ConsumeFrom, PullConsumerConfig, PushConsumerConfig
 from ternmq_consumer.consume_status import ReconsumeLater
 from ternmq_consumer.pull.pull_consumer import PullConsumer
-from ternmq_model.errors import UsageError
+from ternmq_model.errors import IllegalName, UsageError
 from ternmq_model.message import Message
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import sql
@@ -138,6 +138,25 @@ def test_settled_waits_for_members_that_poll(commits_itself: bool) -> None:
             assert len(bodies) == 20
             assert cluster.lag("g") == 0
             polling.cancel()
+
+    run(main())
+
+
+def test_topics_exist_when_the_cluster_is_open() -> None:
+    async def main() -> None:
+        took: list[StoredMessage] = []
+        async with (
+            Cluster(brokers=2, topics=["orders", "bills"]) as cluster,
+            cluster.push_consumer("g", {"orders": "*", "bills": "*"}, listener=took.append),
+        ):
+            cluster.freeze()  # waiting for a topic would not end
+            await fill(cluster, 4)
+            await cluster.settled()
+            assert len(took) == 4
+        with pytest.raises(IllegalName):
+            Cluster(topics=["no name"])
+        with pytest.raises(UsageError, match="must be names"):
+            Cluster(topics="orders")
 
     run(main())
 
