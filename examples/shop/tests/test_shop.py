@@ -17,19 +17,23 @@ from shop import main
 from shop.database import Database, Order, State
 from shop.web import ORDERS, event, make_app
 from shop.worker import DUE, order_id_of, working
-from ternmq import Resolution, StoredMessage, TopicConfig
+from ternmq import Resolution, StoredMessage
 from ternmq.testing import BlockingCluster, Cluster, ExploredCluster, explore
 
+TOPICS: Final = (ORDERS, DUE)
 STOCK: Final = 10
 BOOK: Final = {"item": "book", "cents": 900}
 DISTURBED: Final[dict[str, Any]] = {
     "seeds": 2,
     "brokers": 1,
+    "topics": TOPICS,
     "faults": ["lost answers"],
     "transaction_timeout_ms": 2_000,
     "transaction_check_interval_ms": 1_000,
 }
 """Options of `explore`: little enough for every commit. More seeds suit the night."""
+
+pytestmark = pytest.mark.ternmq(topics=TOPICS)
 
 
 class FakePayments:
@@ -83,8 +87,6 @@ async def opened(
     **planted: Any,
 ) -> AsyncGenerator[Shop]:
     """Run the whole application, which does not know of the cluster."""
-    async with cluster.admin() as admin:
-        await admin.create_topics([TopicConfig(ORDERS), TopicConfig(DUE)])
     payments = FakePayments()
     with closing(Database(path, lock_wait_s=0)) as database, cluster.installed():
         database.put_stock("book", STOCK)
@@ -270,7 +272,7 @@ async def test_programs_share_a_database(
             AsyncClient(transport=ASGITransport(app), base_url="http://shop") as customer,
         ):
             order = (await customer.post("/orders", json=BOOK)).json()["id"]
-            await ternmq.advance("5s")  # no topic was made before: the worker looks each second
+            await ternmq.advance("5s")  # the worker looks each second
             assert (await customer.get(f"/orders/{order}")).json()["state"] == "paid"
             assert (await customer.get("/orders/none")).status_code == 404
         worker.cancel()

@@ -37,6 +37,7 @@ def explore(
     seeds: int | Iterable[int] = 200,
     brokers: int = 2,
     flush: str = "sync",
+    topics: Collection[str] = (),
     faults: Collection[str] = FAULTS,
     timeout_s: float = 600.0,
     **settings: Any,
@@ -68,6 +69,7 @@ def explore(
         seeds: Number of seeds, from 0 on, or the seeds.
         brokers: Number of brokers.
         flush: `sync`, or `async`: then a power loss may lose acknowledged messages.
+        topics: Topics that exist when the scenario begins.
         faults: Names of the faults that may strike; none of them = only schedules differ.
         timeout_s: Longest virtual time of one run, s. Time that the scenario moves by `advance`
             does not count.
@@ -85,7 +87,12 @@ def explore(
     if check_seconds("timeout_s", timeout_s) <= 0:
         raise UsageError(f"timeout_s={timeout_s!r}: must be above 0")
     name = getattr(scenario, "__name__", "scenario")
-    options: dict[str, Any] = {"brokers": brokers, "flush": flush, "faults": tuple(faults)}
+    options: dict[str, Any] = {
+        "brokers": brokers,
+        "flush": flush,
+        "topics": topics,
+        "faults": tuple(faults),
+    }
     with collecting_rarely():
         for seed in wanted:
             run = explored(scenario, seed, timeout_s=timeout_s, **options, **settings)

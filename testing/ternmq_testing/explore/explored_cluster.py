@@ -82,14 +82,15 @@ class ExploredCluster(Cluster):
 
     async def _open(self, stack: AsyncExitStack) -> None:
         await super()._open(stack)
-        self.journal = Journal(self.time.now_s, self.time.wall_ms, lambda: self._trouble.begin())
-        self._joined = ConsumeJournal(self.journal)
         tasks = await stack.enter_async_context(OwnedTasks())
         timers = self.time.agenda()
         self._trouble = Trouble(self, timers, self._draws, self._faults, tasks)
 
     def _new_time(self) -> ClusterTime:
-        return ClusterTime(VirtualClock())
+        time = ClusterTime(VirtualClock())
+        self.journal = Journal(time.now_s, time.wall_ms, lambda: self._trouble.begin())
+        self._joined = ConsumeJournal(self.journal)
+        return time
 
     def _new_wires(self, time: ClusterTime, random: Random) -> AbstractAsyncContextManager[Wires]:
         return self._wires_in_memory(time, random)
