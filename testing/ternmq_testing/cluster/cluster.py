@@ -41,7 +41,7 @@ from ternmq_testing.cluster.looking import (
     wants_none_of,
 )
 from ternmq_testing.cluster.members import BrokerHandle
-from ternmq_testing.cluster.remote_looking import members_work
+from ternmq_testing.cluster.remote_looking import members_progress
 from ternmq_testing.cluster.wires import CLIENTS, NAMESERVER, Wires, wires_of
 from ternmq_testing.memory.inline_blocking import InlineBlocking
 from ternmq_testing.time.cluster_time import ClusterTime
@@ -346,12 +346,12 @@ class Cluster(ClientFactories, Lifecycle):
             described = await admin.describe_group(group)
             if not described.members:
                 continue
-            work = await members_work(admin, described)
-            self._finished[group] = finished = work.finished
-            work.find_topics(group, late)
+            progress = await members_progress(admin, described)
+            self._finished[group] = finished = progress.finished
+            progress.find_topics(group, late)
             lags = lag_of(self._stores, group, finished)
             self._pass_unwanted(described, lags, finished)
-            behind += work.behind(group, lags)
+            behind += progress.behind(group, lags)
         behind += [
             f"{group} (has no queue of {topic} yet)"
             for group, topics in late.items()

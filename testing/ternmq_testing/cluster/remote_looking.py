@@ -20,8 +20,8 @@ _LOOK_S: Final = 0.05
 
 
 @dataclass(slots=True)
-class MembersWork:
-    """What the members of a group have done and have to do.
+class MembersProgress:
+    """Work of the members of a group, done and to do.
 
     Attributes:
         finished: Offsets below which they have answered for all messages.
@@ -47,22 +47,22 @@ class MembersWork:
         return [f"{group} ({listed or f'{self.in_hand} messages in hand'})"]
 
 
-async def members_work(admin: AdminClient, group: GroupDescription) -> MembersWork:
-    """Return what the members of a group tell of their work. Cancelling is safe."""
-    work = MembersWork({})
+async def members_progress(admin: AdminClient, group: GroupDescription) -> MembersProgress:
+    """Return what the members of a group tell of their progress. Cancelling is safe."""
+    progress = MembersProgress({})
     for member in group.members:
         try:
             state = await admin.consumer_state(group.group, member.client_id)
         except TernError:  # it has just left
-            work.is_whole = False
+            progress.is_whole = False
             continue
         for each in state.queues:
             queue = MessageQueue(each.topic, each.broker_name, each.queue_id)
             # Members that broadcast have the same queues.
-            least = work.finished.get(queue, each.commit_offset)
-            work.finished[queue] = min(least, each.commit_offset)
-            work.in_hand += each.messages
-    return work
+            least = progress.finished.get(queue, each.commit_offset)
+            progress.finished[queue] = min(least, each.commit_offset)
+            progress.in_hand += each.messages
+    return progress
 
 
 @dataclass(slots=True)
@@ -197,10 +197,10 @@ class RemoteLook:
                 continue
             if not described.members:
                 continue
-            work = await members_work(self.admin, described)
-            work.find_topics(group, late)
-            self.finished[group] = work.finished
-            behind += work.behind(group, await self._lags(group, work.finished))
+            progress = await members_progress(self.admin, described)
+            progress.find_topics(group, late)
+            self.finished[group] = progress.finished
+            behind += progress.behind(group, await self._lags(group, progress.finished))
         behind += [
             f"{group} (has no queue of {topic} yet)"
             for group, topics in late.items()
