@@ -132,8 +132,11 @@ class Agenda:
         return Limit(self, at_s, wait)
 
     def next_due_s(self) -> float:
-        """Return the time of the next call that is due by itself; infinity = none is planned."""
-        due_s = _first_s(self._planned[Wait.DUE])
+        """Return the time of the next call that is due by itself; infinity = none is planned.
+
+        Any thread may ask while nothing goes on.
+        """
+        due_s = _peek_s(self._planned[Wait.DUE])
         now_s = self._time.now_s()
         for wait in (Wait.RENEWAL, Wait.PERIODIC):
             for _, _, call in self._planned[wait]:
@@ -141,18 +144,25 @@ class Agenda:
                     due_s = min(due_s, now_s + max(0.0, call.due_in_s()))
         return due_s
 
-    def expire(self, wait: Wait) -> bool:
-        """Make the calls whose time has come, soon. Return whether there was one.
+    def has_expired(self, wait: Wait) -> bool:
+        """Return whether `expire` makes a call. Any thread may ask."""
+        return _peek_s(self._planned[wait]) <= self._time.now_s() or (
+            wait is Wait.DUE and bool(self._due_periodic())
+        )
+
+    def expire(self, wait: Wait) -> None:
+        """Make the calls whose time has come, soon.
 
         Moved time ends due waits by it, and with them periodic ones that have something to do.
         """
         expired = _taken(self._planned[wait], self._time.now_s())
         if wait is Wait.DUE:
-            for _, _, call in self._planned[Wait.PERIODIC]:
-                if call.due_in_s is not None and call.due_in_s() <= 0:
-                    expired.append(call)
+            expired += self._due_periodic()
         self._make(expired)
-        return bool(expired)
+
+    def _due_periodic(self) -> list[PlannedCall]:
+        planned = [call for _, _, call in self._planned[Wait.PERIODIC]]
+        return [each for each in planned if each.due_in_s is not None and each.due_in_s() <= 0]
 
     def arm(self) -> None:
         """Set the loop's own timer to the next call. Called after each change of the time."""
@@ -180,7 +190,16 @@ class Agenda:
         self._time.activity += len(calls)
 
 
+def _peek_s(planned: _Planned) -> float:
+    """Return the time of the first call, without a change: the loop may be at work on its heap."""
+    entries = planned.copy()
+    if entries and not entries[0][2].is_over:
+        return entries[0][0]
+    return min((at_s for at_s, _, call in entries if not call.is_over), default=math.inf)
+
+
 def _first_s(planned: _Planned) -> float:
+    """Return the time of the first call, and drop those before it that are over."""
     while planned and planned[0][2].is_over:
         heapq.heappop(planned)
     return planned[0][0] if planned else math.inf

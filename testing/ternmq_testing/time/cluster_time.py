@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from ternmq_model.delay import tick_up
 from ternmq_model.errors import ClosedError
@@ -14,8 +14,6 @@ from ternmq_runtime.clock import SystemClock
 from ternmq_runtime.timers import Wait
 from ternmq_testing.memory.other_loop import run_on
 from ternmq_testing.time.agenda import Agenda
-
-T = TypeVar("T")
 
 _TURNS: Final = 24
 """Turns of a loop without any activity after which nothing goes on in it, as far as one can tell:
@@ -152,14 +150,15 @@ class ClusterTime:
         try:
             await self._calls_ended()
             while True:
-                due_s = min(await self._everywhere(Agenda.next_due_s), default=math.inf)
+                # Nothing goes on, so agendas of other loops may be looked at from here.
+                due_s = min((each.next_due_s() for _, each in self._running()), default=math.inf)
                 if stops < _FIRST_STOPS:
                     due_s = min(due_s, self.now_s() + _FIRST_PAUSE_S)
                 self._stopped_at_s = max(self.now_s(), min(due_s, target_s))
                 stops += 1
                 is_last = self._stopped_at_s >= target_s
                 for wait in Wait if is_last or stops <= _FIRST_STOPS else _AT_STOPS:
-                    if any(await self._everywhere(partial(Agenda.expire, wait=wait))):
+                    if await self._expire(wait):
                         await self._calls_ended()
                 if is_last:
                     return stops
@@ -175,7 +174,7 @@ class ClusterTime:
         while seen != self.activity:
             seen = self.activity
             await self._turns()
-            if others := [loop for loop in self._running() if loop is not _this_loop()]:
+            if others := [loop for loop, _ in self._running() if loop is not _this_loop()]:
                 for loop in others:
                     with suppress(ClosedError):
                         await run_on(loop, self._turns())
@@ -237,32 +236,30 @@ class ClusterTime:
             self._arm()
 
     def _arm(self) -> None:
-        for loop in self._running():
-            agenda = self._agendas[loop]
+        for loop, agenda in self._running():
             if loop is _this_loop():
                 agenda.arm()
             else:
                 with suppress(RuntimeError):  # it has just ended
                     loop.call_soon_threadsafe(agenda.arm)
 
-    async def _everywhere(self, ask: Callable[[Agenda], T]) -> list[T]:
-        """Return what `ask` returns for the agenda of each loop, in its thread."""
-
-        async def answer(agenda: Agenda) -> T:
-            return ask(agenda)
-
-        answers: list[T] = []
-        for loop in self._running():
-            agenda = self._agendas[loop]
+    async def _expire(self, wait: Wait) -> bool:
+        """Make the calls whose time has come, on each loop. Return whether there was one."""
+        due = [(loop, each) for loop, each in self._running() if each.has_expired(wait)]
+        for loop, agenda in due:
             if loop is _this_loop():
-                answers.append(ask(agenda))
+                agenda.expire(wait)
             else:
                 with suppress(ClosedError):
-                    answers.append(await run_on(loop, answer(agenda)))
-        return answers
+                    await run_on(loop, _called(partial(agenda.expire, wait)))
+        return bool(due)
 
-    def _running(self) -> list[asyncio.AbstractEventLoop]:
-        return [loop for loop in self._agendas if loop.is_running()]
+    def _running(self) -> list[tuple[asyncio.AbstractEventLoop, Agenda]]:
+        return [each for each in self._agendas.items() if each[0].is_running()]
+
+
+async def _called(function: Callable[[], None]) -> None:
+    function()
 
 
 def _this_loop() -> asyncio.AbstractEventLoop:
