@@ -100,8 +100,8 @@ async def opened(
 
 
 @pytest.fixture
-async def shop(ternmq: Cluster, tmp_path: Path) -> AsyncGenerator[Shop]:
-    async with opened(ternmq, tmp_path / "shop.db") as shop:
+async def shop(ternmq: Cluster) -> AsyncGenerator[Shop]:
+    async with opened(ternmq, ":memory:") as shop:
         yield shop
 
 
@@ -190,13 +190,15 @@ async def test_crash_of_the_broker_loses_no_order(ternmq: Cluster, shop: Shop) -
     assert await shop.state(order) == "paid"
 
 
-async def test_locked_database_orders_nothing(ternmq: Cluster, shop: Shop, tmp_path: Path) -> None:
-    with closing(connect(tmp_path / "shop.db")) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        order = await shop.order(status=503)
-    await ternmq.advance("1m")  # the broker asks what has become of it
-    assert await shop.state(order) == "void"
-    ternmq.expect(ORDERS, count=0)
+async def test_locked_database_orders_nothing(ternmq: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    async with opened(ternmq, path) as shop:
+        with closing(connect(path)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            order = await shop.order(status=503)
+        await ternmq.advance("1m")  # the broker asks what has become of it
+        assert await shop.state(order) == "void"
+        ternmq.expect(ORDERS, count=0)
 
 
 async def test_order_of_a_process_that_dies_is_paid(
