@@ -7,6 +7,7 @@ what only Linux has, so that the fallbacks for macOS are tested too.
 import gc
 import os
 
+import ternmq_remoting  # noqa: F401  before gRPC, whose handlers of forks it switches off
 from tests.support.examples import load_profile
 from tests.support.without_linux import forget_linux
 

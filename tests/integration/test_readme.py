@@ -45,10 +45,17 @@ def test_readme_first_screen_has_both_commands_and_the_code() -> None:
     top = "\n".join(README.splitlines()[:FIRST_SCREEN_LINES])
     assert "make demo" in top
     assert "make test" in top
-    assert len(PYTHON_BLOCKS) == 2
-    for block in PYTHON_BLOCKS:
+    assert len(PYTHON_BLOCKS) == 3
+    for block in PYTHON_BLOCKS[:2]:
         assert block in top
         assert len([line for line in block.splitlines() if line]) <= 10
+
+
+def test_readme_test_passes(tmp_path: Path) -> None:
+    (tmp_path / "test_reminder.py").write_text(PYTHON_BLOCKS[2])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert "1 passed" in ran.stdout, ran.stdout
 
 
 def test_default_nameserver_is_where_dev_listens() -> None:
@@ -58,7 +65,7 @@ def test_default_nameserver_is_where_dev_listens() -> None:
 def test_consumer_example_takes_what_producer_example_sends(
     dev: ServiceProcess, tmp_path: Path
 ) -> None:
-    producer, consumer = (pointed_at(dev, block) for block in PYTHON_BLOCKS)
+    producer, consumer = (pointed_at(dev, block) for block in PYTHON_BLOCKS[:2])
     sent = subprocess.run(
         [sys.executable, "-W", "error", "-c", producer],
         capture_output=True,

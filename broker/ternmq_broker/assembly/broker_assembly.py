@@ -92,6 +92,7 @@ class BrokerAssembly:
             interval_s=env.live.store.clean_interval_ms / 1000,
         )
         self._store_loop = self._build_store_loop()
+        self._retention.checkpoint = self._store_loop.checkpoint
         self._verification = StoreVerification(store, tables.offsets, env.clock, env.blocking)
         self._ack_policy = self._build_ack_policy()
         self._writer = InternalWriter(

@@ -6,7 +6,7 @@ the disk every second, so that deletions do not delay it.
 
 import asyncio
 import contextlib
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from typing import Final
 
 from ternmq_broker.steady_clock import SteadyClock
@@ -40,6 +40,8 @@ class StoreRetention:
 
     Attributes:
         cleaning: Job of the passes.
+        checkpoint: Step that checkpoints the store if that is due, run before each pass: only files
+            below the checkpoint are removed. None = another job alone does so.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class StoreRetention:
         self._topics = topics
         self._is_slave = is_slave
         self._interval_s = interval_s
+        self.checkpoint: Callable[[], Awaitable[bool]] | None = None
         self._passed_in_hour = 0
         """Hours since the beginning of 1970, at the last pass."""
         self._again_at_ms: int | None = None
@@ -99,6 +102,8 @@ class StoreRetention:
 
     async def clean(self) -> bool:
         """Remove expired files in one pass: one step of a job."""
+        if self.checkpoint is not None:
+            await self.checkpoint()
         before, wall_ms = self._store.cleaner.removed_files, self._clock.wall_ms()
         await self._run(self._store.clean(self._now_ms(), hour=local_hour(wall_ms)))
         self._passed_in_hour = wall_ms // _HOUR_MS

@@ -135,7 +135,7 @@ class ConsumeDispatcher:
     def report_outliving(self, on_unanswered: Callable[[StoredMessage], None]) -> None:
         """Log the calls that still run while their consumer is closed.
 
-        `on_unanswered` is called with the last message of each.
+        `on_unanswered` is called with the last message of each that was not given up before.
         """
         if not self.called:
             return
@@ -151,7 +151,8 @@ class ConsumeDispatcher:
             sorted({str(each.assigned.queue) for each in self.called}),
         )
         for each in self.called:
-            on_unanswered(each.handout.messages[-1])
+            if not each.is_over:
+                on_unanswered(each.handout.messages[-1])
 
     def report_uncancelled(self) -> None:
         """Log the calls that still run after their cancellation."""

@@ -142,11 +142,19 @@ class BrokerHandle:
         self.faults.refuse(next)
 
     def disk_full(self, is_full: bool = True) -> None:
-        """Let the disk have no space, or space again."""
+        """Let the disk have no space, or space again: the running broker notices it at once.
+
+        Sends to it are refused with `RefusedError` while it is full.
+        """
         if self._disk is None:
             raise UsageError("the disk of a data directory cannot be filled: leave out `data`")
         self._disk.space_bytes = 0 if is_full else None
         self._disk.used = 1.0 if is_full else 0.0
+        if self._life is not None:
+            cleaner = self.environment.store.cleaner
+            measured = cleaner.disk_use()
+            measured.run()
+            cleaner.note_disk_use(measured)
         self._note(f"{self.name}: the disk is {'full' if is_full else 'not full any more'}")
 
     def heal(self) -> None:

@@ -67,6 +67,10 @@ class MemoryConnection:
         """Address of the peer."""
         return self._address
 
+    def _server(self) -> MemoryServer:
+        is_member = self.identity is not None
+        return self._network.server_at(self.host, self._address, is_member=is_member)
+
     async def call(self, rpc: UnaryRpc[Req, Rep], request: Req, *, timeout_s: float) -> Rep:
         """Send `request` and return the reply. Cancelling also cancels the handler."""
         self._check_open()
@@ -91,7 +95,7 @@ class MemoryConnection:
         up, down = Pipe(timers, capacity=capacity), Pipe(timers, capacity=capacity)
         stream = MemoryClientStream[Rep, Req](self._network, down, up, rpc.reply, self._address)
         try:
-            server = self._network.server_at(self.host, self._address)
+            server = self._server()
             if self._network.is_partitioned(self.host, server.host):
                 raise Unreachable(f"{self._address}: does not answer")
         except Unreachable as error:
@@ -120,7 +124,7 @@ class MemoryConnection:
 
     async def _exchange(self, rpc: UnaryRpc[Any, Any], payload: bytes) -> bytes:
         try:
-            server = self._network.server_at(self.host, self._address)
+            server = self._server()
         except Unreachable:
             await asyncio.sleep(0)  # a caller that tries again must let others run
             raise

@@ -46,7 +46,9 @@ class HostNetwork(Protocol):
         """Return what becomes of a unary call."""
         ...
 
-    def server_at(self, client_host: str, address: Address) -> "MemoryServer":
+    def server_at(
+        self, client_host: str, address: Address, *, is_member: bool = False
+    ) -> "MemoryServer":
         """Return who serves `address` as `client_host` sees it, or raise `Unreachable`."""
         ...
 

@@ -205,14 +205,19 @@ class MemoryNetwork:
         pairs = {(host, other), (other, host)}
         return frozenset({host, other}) in self._partitions or not pairs.isdisjoint(self._unheard)
 
-    def server_at(self, client_host: str, address: Address) -> MemoryServer:
+    def server_at(
+        self, client_host: str, address: Address, *, is_member: bool = False
+    ) -> MemoryServer:
         """Return who serves `address` as `client_host` sees it.
+
+        `is_member` = the address is one of a known member: it leads nowhere else.
 
         Raises:
             Unreachable: Nobody does, or a partition lies between.
         """
         host = client_host if address.host in LOOPBACK_HOSTS | _ANY else address.host
-        if client_host in self.elsewhere and (host == client_host or host not in self._names):
+        is_unknown = host == client_host or host not in self._names
+        if client_host in self.elsewhere and is_unknown and not is_member:
             host, address = self.elsewhere[client_host].host, self.elsewhere[client_host]
         server = self._servers.get((host, address.port))
         if frozenset({client_host, host}) in self._partitions:
@@ -294,7 +299,9 @@ class MemoryHost:
             round_trip_s = self._network.draw_latency_s() + self._network.draw_latency_s()
             is_parted = self._network.is_partitioned(self.name, address.host)
             try:
-                found = self._network.server_at(self.name, address).identity
+                is_member = expect is not None
+                server = self._network.server_at(self.name, address, is_member=is_member)
+                found = server.identity
             except Unreachable as error:
                 unanswered = unanswered or is_parted
                 refused.append(str(error))
