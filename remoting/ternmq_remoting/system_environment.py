@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import warnings
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from random import Random
@@ -68,13 +69,19 @@ _DISOWNED: Final = (
 def clients_installed(source: EnvironmentSource) -> Generator[None]:
     """Give the environments of `source` to all clients that this process opens in the block.
 
+    Clients that are open already may not be used in the block. A warning says so: a consumer among
+    them goes on with its own cluster.
+
     Raises:
         UsageError: Another block does so.
     """
     if _installed:
         raise UsageError("another environment of clients is installed in this process")
-    _installed.append(source)
     disowned = list(_outside)
+    if disowned:
+        text = f"open clients of another cluster: {len(disowned)}. A consumer among them goes on"
+        warnings.warn(text, RuntimeWarning, stacklevel=5)
+    _installed.append(source)
     for client in disowned:
         client.disowned = _DISOWNED
     try:

@@ -1,5 +1,6 @@
 """Environments of a cluster's clients, and the clients that are open."""
 
+import asyncio
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_remoting.environment import Environment, EnvironmentUser
 from ternmq_runtime.blocking_pool import BlockingPool
 from ternmq_testing.cluster.wires import Wires
+from ternmq_testing.memory.other_loop import check_not_blocked
 from ternmq_testing.time.cluster_time import ClusterTime
 
 if TYPE_CHECKING:
@@ -40,12 +42,19 @@ class ClientEnvironments:
     ) -> None:
         self._wires, self._time, self._random = wires, time, random
         self._nameserver = nameserver
+        self._loop = asyncio.get_running_loop()
         self.open: dict[EnvironmentUser, str] = {}
         self.unanswered: dict[tuple[str, MessageQueue], int] = {}
 
     @asynccontextmanager
     async def open_for(self, client: EnvironmentUser) -> AsyncGenerator[Environment]:
-        """Yield the environment of one client, on the running loop."""
+        """Yield the environment of one client, on the running loop.
+
+        Raises:
+            UsageError: The loop of the cluster is blocked, as by the caller of a blocking client.
+        """
+        if asyncio.get_running_loop() is not self._loop:
+            await check_not_blocked(self._loop)
         blocking = _WatchedPool(self._time)
         self.open[client] = place_outside()
         is_closed = True

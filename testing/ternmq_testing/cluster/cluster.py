@@ -195,6 +195,7 @@ class Cluster(ClientFactories, Lifecycle):
             broker.faults.heal()
             if broker.is_running:
                 await broker.stop()
+            broker.forget()
 
     def note(self, text: str) -> None:
         """Add an event to the last ones, with the time of the cluster since its begin."""

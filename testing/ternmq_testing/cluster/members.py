@@ -92,6 +92,11 @@ class BrokerHandle:
         await life.over.wait()
         self._note(f"{self.name} stopped")
 
+    def forget(self) -> None:
+        """Give back the memory of the disk of a broker that has ended for good."""
+        if self._disk is not None:
+            self._disk.forget()
+
     async def crash(self, *, power: bool = True, chance: Random | None = None) -> None:
         """End the broker at once, as a power cut does: its disk keeps only what was synced.
 

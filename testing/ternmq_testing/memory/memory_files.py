@@ -70,6 +70,7 @@ class MemoryRegion:
     def close(self) -> None:
         """Let go of the file."""
         self.view.release()
+        self.bytes = _zeros(0)
         self._node.maps -= 1
 
 
@@ -314,6 +315,12 @@ class MemoryFileSystem:
     def used_share(self, folder: Path) -> float:
         """Return `used`."""
         return self.used
+
+    def forget(self) -> None:
+        """Give back the memory of all files. The file system is not used any more."""
+        for node in self.nodes.values():
+            node.data = node.disk = _zeros(0)
+        self.nodes.clear()
 
     def rest(self, seconds: float) -> None:
         """Count the rests."""

@@ -28,6 +28,9 @@ T = TypeVar("T")
 ReadT = TypeVar("ReadT", bound=ProtoMessage)
 WriteT = TypeVar("WriteT", bound=ProtoMessage)
 
+_BLOCKED_S: Final = 2.5
+"""Real time after which a loop that runs no callback is taken for blocked, s."""
+
 _LOOK_S: Final = 0.1
 """Interval between looks whether the other loop still runs, s."""
 
@@ -54,6 +57,22 @@ async def run_on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any,
     if answer.cancelled():
         raise ClosedError("the other event loop has ended")
     return answer.result()
+
+
+async def check_not_blocked(loop: asyncio.AbstractEventLoop) -> None:
+    """Wait until the loop of a cluster runs a callback.
+
+    Raises:
+        UsageError: It does not: something blocks its thread.
+    """
+    try:
+        async with asyncio.timeout(_BLOCKED_S):
+            await run_on(loop, asyncio.sleep(0))
+    except TimeoutError:
+        raise UsageError(
+            "the event loop of the cluster is blocked: in an async test, open and use blocking "
+            "clients in other threads, as by `asyncio.to_thread`, or use a BlockingCluster"
+        ) from None
 
 
 class OtherLoopNetwork:

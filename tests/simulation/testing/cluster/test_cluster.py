@@ -178,7 +178,7 @@ def test_client_opened_before_the_installation_says_so() -> None:
             Cluster() as cluster,
             cluster.producer("p") as own,
         ):
-            with cluster.installed():
+            with pytest.warns(RuntimeWarning, match="of another"), cluster.installed():  # noqa: PT031
                 with pytest.raises(UsageError, match="opened before"):
                     await early.send(Message("orders", b"1"))
                 await own.send(Message("orders", b"2"))
@@ -260,6 +260,22 @@ def test_wrong_arguments_are_refused_by_name() -> None:
                 cluster.drop_answers("Sendstream")
             with pytest.raises(UsageError, match="duration"):
                 await cluster.advance("soon")
+
+    run(main())
+
+
+def test_blocking_client_on_the_loop_of_the_cluster_says_how_it_is_used() -> None:
+    def send() -> None:
+        with BlockingProducer("p") as producer:
+            producer.send(Message("orders", b"1"))
+
+    async def main() -> None:
+        async with Cluster() as cluster:
+            with cluster.installed():
+                with pytest.raises(UsageError, match="the cluster is blocked"):
+                    send()
+                await asyncio.to_thread(send)
+            cluster.expect("orders", count=1)
 
     run(main())
 
