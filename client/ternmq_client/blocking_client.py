@@ -26,6 +26,7 @@ ClientT = TypeVar("ClientT", bound=AbstractAsyncContextManager[Any])
 
 
 _END_WAIT_S: Final = 10.0
+_NOT_OPEN: Final = "the blocking client is not open: use it inside `with`"
 
 
 class LoopThread:
@@ -171,13 +172,13 @@ class BlockingClient(Generic[ClientT]):
         entered: Future[None] = Future()
         if self._keeper is None:
             self._thread = shared_loop_thread()
-        self._keeper = self._opened_on.submit(self._keep(entered))
+        keeper = self._opened_on.submit(self._keep(entered))
         try:
             entered.result()
         except BaseException:
-            keeper, self._keeper = self._keeper, None
             keeper.cancel()
             raise
+        self._keeper = keeper
         return self
 
     def __exit__(
@@ -208,12 +209,13 @@ class BlockingClient(Generic[ClientT]):
         """
         if self._keeper is None:
             coroutine.close()
-            raise ClosedError("the blocking client is not open: use it inside `with`")
+            raise ClosedError(_NOT_OPEN)
         return self._opened_on.run(coroutine)
 
     @property
     def _opened_on(self) -> LoopThread:
-        assert self._thread is not None, "was entered"
+        if self._thread is None:
+            raise ClosedError(_NOT_OPEN)
         return self._thread
 
     async def _leave(self) -> None:
@@ -221,9 +223,9 @@ class BlockingClient(Generic[ClientT]):
         self._leaving.set()
 
     async def _keep(self, entered: "Future[None]") -> None:
-        self._leaving = asyncio.Event()
         try:
             async with self._client:
+                self._leaving = asyncio.Event()
                 entered.set_result(None)
                 await self._leaving.wait()
         except BaseException as error:

@@ -111,14 +111,29 @@ def check_time_ms(name: str, value: object) -> int:
     return int(cast("int", value))
 
 
-def check_seconds(name: str, value: object) -> float:
-    """Return `value` as seconds.
+def check_seconds(name: str, value: object, *, least: float = -math.inf) -> float:
+    """Return `value` as seconds, at least `least`.
 
     Raises:
-        UsageError: `value` is no finite number.
+        UsageError: `value` is no finite number, or is less.
     """
     _refuse(name, value, fault_of_seconds(value))
-    return float(cast("float", value))
+    seconds = float(cast("float", value))
+    _refuse(name, value, f"must be seconds, at least {least:g}" if seconds < least else None)
+    return seconds
+
+
+def check_whole(name: str, value: object, least: int, most: int | None = None) -> int:
+    """Return `value` as a whole number, from `least` to `most`; None = without an upper bound.
+
+    Raises:
+        UsageError: `value` is something else.
+    """
+    number = int(cast("int", value)) if is_whole(value) else least - 1
+    is_fit = least <= number and (most is None or number <= most)
+    bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+    _refuse(name, value, None if is_fit else f"must be a whole number {bounds}")
+    return number
 
 
 def check_function(name: str, value: object, parameters: int, *, optional: bool = False) -> None:

@@ -44,6 +44,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "pyspark": frozenset({"pipeline"}),
     "pytest": frozenset({"testing"}),
     "testcontainers": frozenset({"testing"}),
+    "docker": frozenset({"testing"}),
 }
 """What we depend on, in the core or an extra, and the roles that may import it."""
 

@@ -79,7 +79,7 @@ class BlockingCluster(BlockingClientFactories, BlockingClient[Cluster]):
         brokers: int = 1,
         flush: str = "async",
         network: str = "memory",
-        data: Path | None = None,
+        data: str | Path | None = None,
         topics: Iterable[str] = (),
         seed: int = 0,
         **settings: Any,

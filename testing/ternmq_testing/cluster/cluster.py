@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Final
@@ -14,8 +15,8 @@ from ternmq_broker.environment import BrokerEnvironment
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import GroupDescription
 from ternmq_model.address import Address
-from ternmq_model.arguments import is_whole
-from ternmq_model.errors import UsageError
+from ternmq_model.arguments import check_seconds, check_whole, is_kind
+from ternmq_model.errors import ClosedError, UsageError
 from ternmq_model.names import check_topic
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
@@ -26,8 +27,13 @@ from ternmq_nameserver.server import NameServer
 from ternmq_remoting.environment import Blocking, Environment, EnvironmentUser
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import OwnedTasks
-from ternmq_store.config import FlushMode, StoreConfig
-from ternmq_testing.cluster.broker_settings import split_settings
+from ternmq_store.config import StoreConfig
+from ternmq_testing.cluster.broker_settings import (
+    broker_names,
+    flush_of,
+    refuse_owned,
+    split_settings,
+)
 from ternmq_testing.cluster.clients import ClientEnvironments
 from ternmq_testing.cluster.factories import ClientFactories
 from ternmq_testing.cluster.looking import (
@@ -47,9 +53,9 @@ from ternmq_testing.memory.inline_blocking import InlineBlocking
 from ternmq_testing.time.cluster_time import ClusterTime
 from ternmq_testing.time.durations import seconds_of
 
+_NOT_OPEN: Final = "the cluster is not open: use it inside `async with`, or `with` if it blocks"
 _NAMESERVER_PORT: Final = 9876
 _BROKER_PORT: Final = 10911
-_BROKERS_MAX: Final = 26
 _EVENTS_MAX: Final = 50
 _STORE: Final = StoreConfig(
     commit_log_file_bytes=5 << 20,
@@ -100,22 +106,22 @@ class Cluster(ClientFactories, Lifecycle):
         brokers: int = 1,
         flush: str = "async",
         network: str = "memory",
-        data: Path | None = None,
+        data: str | Path | None = None,
         topics: Iterable[str] = (),
         seed: int = 0,
         **settings: Any,
     ) -> None:
-        if not is_whole(brokers) or not 1 <= brokers <= _BROKERS_MAX:
-            raise UsageError(f"brokers={brokers!r}: must be a whole number, 1 to {_BROKERS_MAX}")
-        if flush not in [mode.value for mode in FlushMode]:
-            raise UsageError(f"flush={flush!r}: must be 'sync' or 'async'")
         if network not in ("memory", "grpc"):
             raise UsageError(f"network={network!r}: must be 'memory' or 'grpc'")
-        if isinstance(topics, str):
-            raise UsageError(f"topics={topics!r}: must be names: topics=[{topics!r}]")
-        self._names = [f"broker-{chr(ord('a') + number)}" for number in range(brokers)]
-        self._flush = FlushMode(flush)
-        self._network, self._data, self._seed = network, data, seed
+        if isinstance(topics, str) or not is_kind(topics, Iterable):
+            raise UsageError(f"topics={topics!r}: must be names: topics=['{topics}']")
+        if data is not None and not is_kind(data, str, PathLike):
+            raise UsageError(f"data={data!r}: must be the path of a directory")
+        refuse_owned(settings)
+        self._names = broker_names(brokers)
+        self._flush = flush_of(flush)
+        self._network, self._data = network, None if data is None else Path(data)
+        self._seed = check_whole("seed", seed, 0)
         self._broker_settings, self._store_settings = split_settings(settings)
         self._topics = [TopicConfig(check_topic(each)) for each in topics]
         self._brokers: dict[str, BrokerHandle] = {}
@@ -125,6 +131,9 @@ class Cluster(ClientFactories, Lifecycle):
         self.events: deque[str] = deque(maxlen=_EVENTS_MAX)
 
     async def _open(self, stack: AsyncExitStack) -> None:
+        if self._time is not None:
+            raise ClosedError("the cluster is already open")
+        stack.callback(self._forget)
         self._time = time = self._new_time()
         self._begun_s = time.now_s()
         random = Random(self._seed)
@@ -180,6 +189,9 @@ class Cluster(ClientFactories, Lifecycle):
             async with self.admin() as admin:
                 await admin.create_topics(self._topics)
 
+    def _forget(self) -> None:
+        self._time = self._clients = None
+
     def _new_time(self) -> ClusterTime:
         return ClusterTime()
 
@@ -205,23 +217,26 @@ class Cluster(ClientFactories, Lifecycle):
     def time(self) -> ClusterTime:
         """The time of the cluster."""
         if self._time is None:
-            raise UsageError("the cluster is not open: use it inside `async with`")
+            raise UsageError(_NOT_OPEN)
         return self._time
 
     @property
     def nameserver(self) -> str:
         """Address of the NameServer."""
+        _ = self.time  # checks that it is open
         return str(self._nameserver)
 
     @property
     def brokers(self) -> list[BrokerHandle]:
         """All brokers, by name."""
+        _ = self.time  # checks that it is open
         return list(self._brokers.values())
 
     def broker(self, name: str = "") -> BrokerHandle:
         """Return a broker; the first without a name."""
+        first = self.brokers[0]
         if not name:
-            return self.brokers[0]
+            return first
         found = self._brokers.get(name)
         if found is None:
             raise UsageError(f"no broker {name!r}: there are {', '.join(self._brokers)}")
@@ -234,7 +249,7 @@ class Cluster(ClientFactories, Lifecycle):
             UsageError: The cluster is not open.
         """
         if self._clients is None:
-            raise UsageError("the cluster is not open: use it inside `async with`")
+            raise UsageError(_NOT_OPEN)
         return self._clients.open_for(client)
 
     def now(self) -> float:
@@ -257,11 +272,13 @@ class Cluster(ClientFactories, Lifecycle):
 
     def partition(self, one: "BrokerHandle | str", other: "BrokerHandle | str") -> None:
         """Cut two hosts off from each other: brokers, `nameserver`, `clients`."""
-        hosts = [each if isinstance(each, str) else each.name for each in (one, other)]
-        known = {*self._brokers, NAMESERVER, CLIENTS}
-        for host in hosts:
+        hosts = [getattr(each, "name", each) for each in (one, other)]
+        known = sorted([*(each.name for each in self.brokers), NAMESERVER, CLIENTS])
+        for name, host in zip(("one", "other"), hosts, strict=True):
             if host not in known:
-                raise UsageError(f"no host {host!r}: there are {', '.join(sorted(known))}")
+                raise UsageError(f"{name}={host!r} is no host: there are {', '.join(known)}")
+        if hosts[0] == hosts[1]:
+            raise UsageError(f"one and other are both {hosts[0]!r}: name two hosts")
         self._wires.partition(*hosts)
         self.note(f"{hosts[0]} and {hosts[1]} are cut off from each other")
 
@@ -271,7 +288,11 @@ class Cluster(ClientFactories, Lifecycle):
         Raises:
             UsageError: Brokers have no such RPC.
         """
-        for broker in self.brokers:
+        check_whole("next", next, 1)
+        running = [each for each in self.brokers if each.is_running]
+        if not running:
+            raise UsageError("no broker runs: start one, whose answers can be dropped")
+        for broker in running:
             broker.faults.drop_answers(rpc, next)
 
     def heal(self) -> None:
@@ -326,7 +347,7 @@ class Cluster(ClientFactories, Lifecycle):
             AssertionError: The cluster did not settle within `timeout_s`; names the groups behind.
         """
         loop = asyncio.get_running_loop()
-        until_s = loop.time() + timeout_s
+        until_s = loop.time() + check_seconds("timeout_s", timeout_s, least=0)
         async with self.admin() as admin:
             while True:
                 await self.time.quiet()

@@ -25,6 +25,16 @@ from ternmq_remoting.system_environment import clients_installed
 class ClientFactories(ABC):
     """Base of what has clients with `await`."""
 
+    @property
+    @abstractmethod
+    def nameserver(self) -> str:
+        """Address of the NameServer.
+
+        Raises:
+            UsageError: The cluster is not open.
+        """
+        ...
+
     @abstractmethod
     def environment(self, client: EnvironmentUser) -> AbstractAsyncContextManager[Environment]:
         """Return the environment of a client of this cluster, not entered: an `EnvironmentSource`.
@@ -64,7 +74,11 @@ class ClientFactories(ABC):
         """Give every client that is opened in this process meanwhile to this cluster.
 
         Addresses that they are given do not matter.
+
+        Raises:
+            UsageError: The cluster is not open.
         """
+        _ = self.nameserver  # checks that it is open
         with clients_installed(self.environment):
             yield
 
@@ -84,6 +98,16 @@ class BlockingAdminClient(BlockingClient[AdminClient]):
 
 class BlockingClientFactories(ABC):
     """Base of what has clients without `await`."""
+
+    @property
+    @abstractmethod
+    def nameserver(self) -> str:
+        """Address of the NameServer.
+
+        Raises:
+            UsageError: The cluster is not open.
+        """
+        ...
 
     @property
     @abstractmethod
@@ -119,6 +143,11 @@ class BlockingClientFactories(ABC):
 
     @contextmanager
     def installed(self) -> Generator[None]:
-        """Give every client that is opened in this process meanwhile to this cluster."""
+        """Give every client that is opened in this process meanwhile to this cluster.
+
+        Raises:
+            UsageError: The cluster is not open.
+        """
+        _ = self.nameserver  # checks that it is open
         with clients_installed(self._source):
             yield

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from ternmq_broker.environment import BrokerEnvironment
+from ternmq_model.arguments import check_whole, is_kind
 from ternmq_model.errors import UsageError
 from ternmq_model.message_batch import decode_records
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
@@ -135,10 +136,18 @@ def matching(
 
     Raises:
         AssertionError: There are more or fewer; it lists what was found.
+        UsageError: `count` is no number, or `where` no condition.
     """
+    if count is not None:
+        check_whole("count", count, 0)
+    if not is_kind(where, str):
+        raise UsageError(f"where={where!r} must be a text such as 'amount > 5'")
     found = list(everything)
     if where:
-        condition = compile_condition(where)
+        try:
+            condition = compile_condition(where)
+        except UsageError as error:
+            raise UsageError(f"where={where!r} is no condition: {error}") from None
         found = [each for each in everything if condition.matches(each.properties)]
     if len(found) != count if count is not None else not found:
         wanted = "messages" if count is None else f"{count} messages"

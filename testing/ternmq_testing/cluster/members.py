@@ -10,6 +10,7 @@ from typing import Final
 from ternmq_broker.broker import Broker
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.environment import BrokerEnvironment
+from ternmq_model.arguments import check_whole
 from ternmq_model.errors import UsageError
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.service import OwnedTasks
@@ -131,6 +132,7 @@ class BrokerHandle:
 
     def pause(self) -> None:
         """Answer nothing until `resume`, as a machine that swaps or a stopped process."""
+        self._running()
         self.faults.pause()
         self._note(f"{self.name} paused")
 
@@ -144,6 +146,8 @@ class BrokerHandle:
 
         One request of a producer may carry many messages.
         """
+        check_whole("next", next, 1)
+        self._running()
         self.faults.refuse(next)
 
     def disk_full(self, is_full: bool = True) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 from ternmq_client.admin.admin_calls import gather
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import NEVER_CONSUMED, GroupDescription, QueueStatus
+from ternmq_model.arguments import check_seconds
 from ternmq_model.errors import GroupNotFound, TernError, TopicNotFound
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
 from ternmq_model.queue import MessageQueue
@@ -129,7 +130,7 @@ class RemoteLook:
             AssertionError: The cluster did not settle within `timeout_s`; names the groups behind.
         """
         loop = asyncio.get_running_loop()
-        until_s = loop.time() + timeout_s
+        until_s = loop.time() + check_seconds("timeout_s", timeout_s, least=0)
         while True:
             ends = await self._until_dispatched()
             behind = await self._groups_behind()

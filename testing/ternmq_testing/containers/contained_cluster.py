@@ -260,6 +260,11 @@ class AsyncContainers(ClientFactories):
         return self._containers.environment(client)
 
     @property
+    def nameserver(self) -> str:
+        """Address of the NameServer. See `ContainedCluster.get_nameserver`."""
+        return self._containers.nameserver
+
+    @property
     def brokers(self) -> "list[AsyncContainerBroker]":
         """All brokers, masters before their slaves."""
         return [AsyncContainerBroker(each) for each in self._containers.brokers]

@@ -2,12 +2,16 @@
 
 import os
 import socket
+from collections.abc import Generator
+from contextlib import contextmanager
 from random import Random
 from typing import Any, Final, Self
 
+from docker.errors import DockerException
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
+from ternmq_model.errors import UsageError
 from ternmq_testing.containers.built_image import built_image
 
 NAMESERVER_PORT: Final = 9876
@@ -41,7 +45,8 @@ class ServiceContainer(DockerContainer):
 
     def __init__(self, image: str, verb: str, *, waits: bool = True, **kwargs: Any) -> None:
         kwargs.setdefault("init", True)  # the first process waits for its children
-        super().__init__(image, **kwargs)
+        with engine_needed():
+            super().__init__(image, **kwargs)
         self._image_given = bool(image)
         self._has_nameserver = verb != "broker"
         self._has_broker = verb != "nameserver"
@@ -89,6 +94,21 @@ class ServiceContainer(DockerContainer):
             self.with_bind_ports(port, port)
             if not self._has_nameserver:
                 self.with_env("TERNMQ_HEALTH", f"127.0.0.1:{port}")
+
+
+@contextmanager
+def engine_needed() -> Generator[None]:
+    """Let errors of the block about a missing Docker engine say so.
+
+    Raises:
+        UsageError: No engine answers.
+    """
+    try:
+        yield
+    except DockerException as error:
+        raise UsageError(
+            f"the Docker engine does not answer: start it, or name it in DOCKER_HOST ({error})"
+        ) from error
 
 
 def _free_port() -> int:

@@ -7,12 +7,16 @@ from typing import Any, Final, Self
 
 from testcontainers.core.network import Network
 
+from ternmq_model.arguments import check_whole
 from ternmq_model.errors import UsageError
-from ternmq_store.config import FlushMode
-from ternmq_testing.cluster.broker_settings import setting_variables
+from ternmq_testing.cluster.broker_settings import broker_names, flush_of, setting_variables
 from ternmq_testing.containers.contained_cluster import ContainedCluster
 from ternmq_testing.containers.container_broker import ContainerBroker
-from ternmq_testing.containers.service_container import NAMESERVER_PORT, ServiceContainer
+from ternmq_testing.containers.service_container import (
+    NAMESERVER_PORT,
+    ServiceContainer,
+    engine_needed,
+)
 
 _NAMESERVER: Final = "nameserver"
 _SMALL: Final[Mapping[str, Any]] = {
@@ -99,9 +103,10 @@ class TernMQCluster(ContainedCluster):
     ) -> None:
         super().__init__()
         self._image = image
-        self._masters, self._slaves = brokers, slaves
+        self._names = broker_names(brokers)
+        self._slaves = check_whole("slaves", slaves, 0)
         role = {"role": "sync_master"} if slaves else {}
-        given = {**_SMALL, "flush_mode": FlushMode(flush), **role, **settings}
+        given = {**_SMALL, "flush_mode": flush_of(flush), **role, **settings}
         self._variables = setting_variables(given)
         self._network: Network | None = None
         self._stack = ExitStack()
@@ -132,13 +137,15 @@ class TernMQCluster(ContainedCluster):
         """Start the containers, and return when all brokers serve."""
         with ExitStack() as stack:
             if self._network is None:
-                self._network = stack.enter_context(Network())
+                with engine_needed():
+                    network = Network()
+                self._network = stack.enter_context(network)
                 stack.callback(self._forget_network)
             nameserver = self._container(_NAMESERVER).with_network_aliases(_NAMESERVER)
             stack.enter_context(nameserver)
-            for number in range(self._masters):
+            for name in self._names:
                 for broker_id in range(self._slaves + 1):
-                    broker = self._new_broker(f"broker-{chr(ord('a') + number)}", broker_id)
+                    broker = self._new_broker(name, broker_id)
                     stack.enter_context(broker.container)
                     self._brokers[broker.name] = broker
             for container in (nameserver, *(each.container for each in self.brokers)):

@@ -212,7 +212,7 @@ class ExploredCluster(Cluster):
         await asyncio.sleep(_BACK_S)
         while True:
             try:
-                await super().settled(timeout_s=until_s - loop.time())
+                await super().settled(timeout_s=max(0, until_s - loop.time()))
             except TernError:  # clients may not have noticed yet that brokers are back
                 if loop.time() >= until_s:
                     raise

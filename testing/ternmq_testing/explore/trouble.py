@@ -228,16 +228,19 @@ class Trouble:
         self._cluster.note(f"network: connections of clients to {broker} break")
 
     async def stall(self) -> None:
-        """Pause a broker."""
+        """Pause a broker, unless it is down."""
         broker = self._random.choice(self._cluster.brokers)
-        broker.pause()
+        if broker.is_running:
+            broker.pause()
         await self._pause(_OUTAGE_S)
         broker.resume()
 
     async def refuse(self) -> None:
-        """Refuse sends."""
+        """Refuse sends, unless the broker is down."""
         broker = self._random.choice(self._cluster.brokers)
-        broker.refuse(next=self._random.randint(1, 3))
+        count = self._random.randint(1, 3)
+        if broker.is_running:
+            broker.refuse(next=count)
 
     async def join(self) -> None:
         """Let another member join a group, and leave it in order or die."""

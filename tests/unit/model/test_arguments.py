@@ -20,6 +20,7 @@ from ternmq_model.arguments import (
     check_kinds,
     check_seconds,
     check_time_ms,
+    check_whole,
     fault_of_function,
     fault_of_seconds,
     fault_of_span_ms,
@@ -244,3 +245,19 @@ def test_setting_of_another_type_than_its_default_is_refused(
     with pytest.raises(ConfigError) as refused:
         check_kinds("some", Settings(**changes))
     assert told in str(refused.value)
+
+
+def test_whole_numbers_have_bounds() -> None:
+    assert check_whole("next", 3, 1) == 3
+    assert check_whole("next", 26, 1, 26) == 26
+    for wrong in (0, -2, "3", 2.5, True, None):
+        with pytest.raises(UsageError, match=r"^next=.* must be a whole number of at least 1$"):
+            check_whole("next", wrong, 1)
+    with pytest.raises(UsageError, match="brokers=27 must be a whole number from 1 to 26"):
+        check_whole("brokers", 27, 1, 26)
+
+
+def test_seconds_have_a_lower_bound() -> None:
+    assert check_seconds("timeout_s", 0, least=0) == 0.0
+    with pytest.raises(UsageError, match="timeout_s=-1 must be seconds, at least 0"):
+        check_seconds("timeout_s", -1, least=0)

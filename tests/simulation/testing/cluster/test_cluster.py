@@ -13,7 +13,7 @@ import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push.push_consumer import PushConsumer
-from ternmq_model.errors import TopicNotFound, UsageError
+from ternmq_model.errors import ClosedError, TernError, TopicNotFound, UsageError
 from ternmq_model.message import Message
 from ternmq_model.route import TopicConfig
 from ternmq_model.stored_message import StoredMessage
@@ -235,7 +235,7 @@ def test_later_cluster_opens_the_data_of_an_earlier_one(tmp_path: Path) -> None:
             await producer.send(Message("orders", b"1"))
             await cluster.broker().crash()
             await cluster.broker().restart()
-        async with Cluster(data=tmp_path) as cluster:
+        async with Cluster(data=str(tmp_path)) as cluster:
             cluster.expect("orders", count=1)
             with pytest.raises(UsageError, match="data"):
                 cluster.broker().disk_full()
@@ -243,14 +243,70 @@ def test_later_cluster_opens_the_data_of_an_earlier_one(tmp_path: Path) -> None:
     run(main())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        ({"brokers": 0}, "brokers=0 must be a whole number from 1 to 26"),
+        ({"brokers": "2"}, "brokers='2' must be"),
+        ({"flush": "SYNC"}, "flush='SYNC' must be 'sync' or 'async'"),
+        ({"topics": 3}, "topics=3: must be names"),
+        ({"data": 3}, "data=3: must be the path"),
+        ({"seed": []}, r"seed=\[\] must be a whole number"),
+        ({"seed": "x"}, "seed='x' must be"),
+        ({"colour": "red"}, "'colour'"),
+        ({"name": "b"}, "name='b' is the cluster's own: .*brokers=2"),
+        ({"port": 7}, "port=7 is the cluster's own"),
+        ({"flush_mode": "sync"}, "flush_mode='sync' is the cluster's own: use flush='sync'"),
+    ],
+)
+def test_wrong_arguments_of_a_cluster_are_refused_by_name(
+    arguments: dict[str, Any], rule: str
+) -> None:
+    for kind in (Cluster, BlockingCluster):
+        with pytest.raises(UsageError, match=rule):
+            kind(**arguments)
+
+
+def test_cluster_is_used_while_it_is_open() -> None:
+    def check_closed(cluster: Any, error: type[Exception]) -> None:
+        for use in (
+            lambda: cluster.nameserver,
+            cluster.broker,
+            lambda: cluster.brokers,
+            lambda: cluster.installed().__enter__(),
+            lambda: cluster.expect("orders", count=0),
+        ):
+            with pytest.raises(error, match="not open: use it inside"):
+                use()
+
+    async def main() -> None:
+        cluster = Cluster()
+        check_closed(cluster, UsageError)
+        async with cluster:
+            with pytest.raises(ClosedError, match="already open"):
+                await cluster.__aenter__()
+            assert cluster.expect("orders", count=0) == []
+        check_closed(cluster, UsageError)
+
+    run(main())
+    blocking = BlockingCluster()
+    check_closed(blocking, TernError)
+    with pytest.raises(ClosedError, match="not open"):
+        _ = blocking.asynchronous
+    with blocking:
+        with pytest.raises(ClosedError, match="already open"):
+            blocking.__enter__()
+        assert blocking.expect("orders", count=0) == []
+    check_closed(blocking, TernError)
+
+
 def test_wrong_arguments_are_refused_by_name() -> None:
     async def main() -> None:
-        with pytest.raises(UsageError, match="'colour'"):
-            Cluster(colour="red")
         with pytest.raises(UsageError, match="'udp'"):
             await Cluster(network="udp").__aenter__()
         with pytest.raises(UsageError, match="async with"):
             Cluster().freeze()
+        wrong: Any = "x"
         async with Cluster() as cluster:
             with pytest.raises(UsageError, match="broker-a"):
                 cluster.broker("broker-z")
@@ -260,6 +316,28 @@ def test_wrong_arguments_are_refused_by_name() -> None:
                 cluster.drop_answers("Sendstream")
             with pytest.raises(UsageError, match="duration"):
                 await cluster.advance("soon")
+            with pytest.raises(UsageError, match="other=3 is no host: there are broker-a, clients"):
+                cluster.partition("clients", 3)  # type: ignore[arg-type]
+            with pytest.raises(UsageError, match="name two hosts"):
+                cluster.partition("clients", "clients")
+            with pytest.raises(UsageError, match="next=-2 must be a whole number of at least 1"):
+                cluster.drop_answers("SendStream", next=-2)
+            with pytest.raises(UsageError, match="next=0 must be"):
+                cluster.broker().refuse(next=0)
+            for timeout_s in (wrong, -1):
+                with pytest.raises(UsageError, match=r"timeout_s=.* must be seconds"):
+                    await cluster.settled(timeout_s=timeout_s)
+            with pytest.raises(UsageError, match="count='x' must be a whole number"):
+                cluster.expect("orders", count=wrong)
+            with pytest.raises(UsageError, match="where='amount >' is no condition: "):
+                cluster.expect("orders", where="amount >")
+            await cluster.broker().crash()
+            with pytest.raises(UsageError, match="broker-a does not run"):
+                cluster.broker().pause()
+            with pytest.raises(UsageError, match="broker-a does not run"):
+                cluster.broker().refuse()
+            with pytest.raises(UsageError, match="no broker runs"):
+                cluster.drop_answers("SendStream")
 
     run(main())
 
