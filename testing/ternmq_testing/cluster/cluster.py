@@ -16,7 +16,7 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import GroupDescription
 from ternmq_model.address import Address
 from ternmq_model.arguments import check_seconds, check_whole, is_kind
-from ternmq_model.errors import ClosedError, UsageError
+from ternmq_model.errors import ClosedError, TernError, UsageError
 from ternmq_model.names import check_topic
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
@@ -57,6 +57,10 @@ _NOT_OPEN: Final = "the cluster is not open: use it inside `async with`, or `wit
 _NAMESERVER_PORT: Final = 9876
 _BROKER_PORT: Final = 10911
 _EVENTS_MAX: Final = 50
+_RUNS: Final = "runs"
+_ANSWER_S: Final = 3.0
+"""Time for the last look whether everything has settled, s."""
+
 _STORE: Final = StoreConfig(
     commit_log_file_bytes=5 << 20,
     consume_queue_file_units=1_000,
@@ -336,26 +340,40 @@ class Cluster(ClientFactories, Lifecycle):
         Raises:
             AssertionError: There are more or fewer; it lists what was found.
         """
-        return matching(topic, self.messages(topic), count, where)
+        return matching(topic, self.messages(topic), count, where, self._hints)
+
+    def _hints(self) -> list[str]:
+        """Return why a look may not have found all messages."""
+        down = [each.name for each in self.brokers if not each.is_running]
+        return [f"{name} does not run: its messages are not counted" for name in down]
 
     async def settled(self, *, timeout_s: float = 10.0) -> None:
         """Wait until nothing travels and every group with members has caught up.
 
-        Real time passes meanwhile. What waits for its time (delays, retries) is not awaited.
+        Real time passes meanwhile. What waits for its time (delays, retries) is not awaited, nor
+        what lies at a broker that does not run, as long as another one answers.
 
         Raises:
-            AssertionError: The cluster did not settle within `timeout_s`; names the groups behind.
+            AssertionError: The cluster did not settle within `timeout_s`; names the groups behind,
+                and brokers that are down or paused.
         """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + check_seconds("timeout_s", timeout_s, least=0)
         async with self.admin() as admin:
             while True:
-                await self.time.quiet()
-                behind = await self._groups_behind(admin)
+                try:
+                    # While time stands still, a request to a paused broker has no timeout.
+                    async with asyncio.timeout_at(until_s + _ANSWER_S):
+                        await self.time.quiet()
+                        behind = await self._groups_behind(admin)
+                except (TernError, TimeoutError) as error:
+                    behind = str(error) or "no answer"
                 if not behind:
                     return
                 if loop.time() >= until_s:
-                    raise AssertionError(f"not settled within {timeout_s:g} s: {behind}")
+                    away = [each for each in self._states() if not each.endswith(_RUNS)]
+                    text = "; ".join([behind, *away])
+                    raise AssertionError(f"not settled within {timeout_s:g} s: {text}")
                 await asyncio.sleep(self._look_s)
 
     async def _groups_behind(self, admin: AdminClient) -> str:
@@ -418,7 +436,7 @@ class Cluster(ClientFactories, Lifecycle):
                 )
 
     def report(self) -> str:
-        """Return topics, lags, dead letters and the last events as a text."""
+        """Return brokers, topics, lags, dead letters and the last events as a text."""
         topics: dict[str, int] = {}
         for env in self._stores.values():
             for topic, queue_id in env.store.queues():
@@ -426,4 +444,13 @@ class Cluster(ClientFactories, Lifecycle):
                 topics[topic] = topics.get(topic, 0) + end - start
         names = {group for env in self._stores.values() for group in env.tables.offsets.groups()}
         groups = {group: (self.lag(group), self.dead_letters(group)) for group in names}
-        return "\n".join([*report_lines(topics, groups), *self.events])
+        return "\n".join([*self._states(), *report_lines(topics, groups), *self.events])
+
+    def _states(self) -> list[str]:
+        """Return what each broker does, as a sentence."""
+        return [
+            f"{each.name} does not run"
+            if not each.is_running
+            else f"{each.name} {'is paused' if each.faults.is_paused else _RUNS}"
+            for each in self.brokers
+        ]

@@ -63,6 +63,11 @@ class Faults:
         self._running = asyncio.Event()
         self._running.set()
 
+    @property
+    def is_paused(self) -> bool:
+        """Requests and answers wait."""
+        return not self._running.is_set()
+
     def pause(self, is_paused: bool = True) -> None:
         """Let requests and answers wait until it goes on."""
         if is_paused:

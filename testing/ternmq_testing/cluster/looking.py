@@ -124,15 +124,20 @@ def leaks_of(check: str, places: Iterable[str], unanswered: Callable[[], Unanswe
 
 
 def matching(
-    topic: str, everything: Sequence[StoredMessage], count: int | None, where: str
+    topic: str,
+    everything: Sequence[StoredMessage],
+    count: int | None,
+    where: str,
+    hints: Callable[[], Iterable[str]] = tuple,
 ) -> list[StoredMessage]:
-    """Return the messages of a topic that match, and check their number. Pure.
+    """Return the messages of a topic that match, and check their number.
 
     Args:
         topic: Name of the topic, for the error.
         everything: Messages of the topic.
         count: Expected number; None = at least one.
         where: SQL92 condition on their properties; empty = all match.
+        hints: Function that returns lines for the error.
 
     Raises:
         AssertionError: There are more or fewer; it lists what was found.
@@ -158,7 +163,7 @@ def matching(
         if len(everything) > len(found):
             others = [each for each in everything if each not in found]
             text += f"\n{len(others)} do not match:\n{described(others)}"
-        raise AssertionError(text)
+        raise AssertionError("\n".join([text, *hints()]))
     return found
 
 

@@ -154,7 +154,11 @@ class ContainedCluster(BlockingClientFactories):
         Raises:
             AssertionError: There are more or fewer; it lists what was found.
         """
-        return matching(topic, self.messages(topic), count, where)
+        return matching(topic, self.messages(topic), count, where, self._hints)
+
+    def _hints(self) -> list[str]:
+        down = [each.name for each in self.brokers if not each.is_running]
+        return [f"{name} does not run: its messages are not counted" for name in down]
 
     def settled(self, *, timeout_s: float = 10.0) -> None:
         """Wait until every group with members has caught up, and nothing new was stored meanwhile.

@@ -12,7 +12,7 @@ from ternmq_consumer.config import MessageModel
 from ternmq_consumer.listener.listener_call import Listener
 from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_consumer.subscriptions import Subscriptions
-from ternmq_model.errors import GroupNotFound, TernError
+from ternmq_model.errors import GroupNotFound
 from ternmq_model.names import is_system_topic
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.transactions.transaction_checks import Check
@@ -210,15 +210,7 @@ class ExploredCluster(Cluster):
         loop = asyncio.get_running_loop()
         until_s = loop.time() + timeout_s
         await asyncio.sleep(_BACK_S)
-        while True:
-            try:
-                await super().settled(timeout_s=max(0, until_s - loop.time()))
-            except TernError:  # clients may not have noticed yet that brokers are back
-                if loop.time() >= until_s:
-                    raise
-                await asyncio.sleep(self._look_s)
-            else:
-                break
+        await super().settled(timeout_s=max(0, until_s - loop.time()))
         self.note("settled")
         self._settled_events = len(self.journal.events)
 

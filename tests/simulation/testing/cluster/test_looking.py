@@ -181,6 +181,30 @@ def test_dead_letters_after_sixteen_retries() -> None:
     run(main())
 
 
+def test_broker_that_is_away_is_named() -> None:
+    async def main() -> None:
+        async with Cluster(brokers=2, topics=["orders"]) as cluster:
+            await fill(cluster, 4)
+            await cluster.broker("broker-a").crash()
+            with pytest.raises(AssertionError) as failure:
+                cluster.expect("orders", count=5)
+            uncounted = "broker-a does not run: its messages are not counted"
+            assert str(failure.value).endswith(uncounted)
+            await cluster.settled()
+            assert cluster.report().startswith("broker-a does not run\nbroker-b runs\n")
+            cluster.freeze()
+            cluster.broker("broker-b").pause()
+            for timeout_s in (0, 0.1):
+                with pytest.raises(AssertionError, match="broker-a does not run; broker-b is paus"):
+                    await cluster.settled(timeout_s=timeout_s)
+            assert "\nbroker-b is paused\n" in cluster.report()
+            await cluster.broker("broker-b").crash()
+            with pytest.raises(AssertionError, match="broker-b does not run"):
+                await cluster.settled(timeout_s=0.1)
+
+    run(main())
+
+
 def test_report_has_topics_groups_dead_letters_and_events() -> None:
     async def main() -> None:
         async def listen(_message: object) -> ReconsumeLater:
