@@ -331,6 +331,15 @@ class BrokerSessions:
         }
 
     @property
+    def roles(self) -> list[str]:
+        """What this client is, such as `producer of shop`. Any thread may read it."""
+        producers = sorted(self._heartbeat_data.producers.copy())
+        consumers = sorted(self._heartbeat_data.consumers.copy())
+        return [f"producer of {each}" for each in producers] + [
+            f"consumer of {each}" for each in consumers
+        ]
+
+    @property
     def consumer_topics(self) -> frozenset[str]:
         """Topics of all consumer groups of this client."""
         return frozenset[str]().union(*self.consumed_topics.values())

@@ -120,6 +120,11 @@ class ClientInstance(Lifecycle):
         """Topics of each consumer group of the client; none = not open. Any thread may read it."""
         return {} if self._opened is None else self._opened.sessions.consumed_topics
 
+    @property
+    def roles(self) -> list[str]:
+        """What the client is, such as `producer of shop`; none = not open. Any thread may read."""
+        return [] if self._opened is None else self._opened.sessions.roles
+
     async def broker(self, broker_name: str, broker_id: int = MASTER_ID) -> Connection:
         """Return the connection to a broker in a route, and open it if needed.
 

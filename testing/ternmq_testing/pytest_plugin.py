@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _topics = itertools.count(1)
 _CLUSTERS = pytest.StashKey[list["BlockingCluster"]]()
+_HAS_FAILED = pytest.StashKey[bool]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,7 +59,9 @@ def _cluster(request: pytest.FixtureRequest, options: dict[str, Any]) -> Generat
         request.node.stash.setdefault(_CLUSTERS, []).append(cluster)
         function = getattr(request, "function", None) if request.scope == "function" else None
         yield cluster.asynchronous if inspect.iscoroutinefunction(function) else cluster
-        if found := cluster.leaks(leaks):
+        request.node.stash[_CLUSTERS].remove(cluster)
+        # A test that has failed already had no chance to leave in order.
+        if not request.node.stash.get(_HAS_FAILED, False) and (found := cluster.leaks(leaks)):
             pytest.fail(f"left behind: {'; '.join(found)}", pytrace=False)
 
 
@@ -68,6 +71,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any]:
     outcome = yield
     report = outcome.get_result()
     if report.when != "teardown" and report.failed:
+        item.stash[_HAS_FAILED] = True
         clusters = [each.stash.get(_CLUSTERS, None) or () for each in (item.session, item)]
         for cluster in itertools.chain(*clusters):
             report.sections.append(("TernMQ", cluster.report()))

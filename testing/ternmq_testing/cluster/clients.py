@@ -2,11 +2,12 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.instance import ClientInstance
 from ternmq_model.address import Address
 from ternmq_model.queue import MessageQueue
@@ -68,12 +69,12 @@ class ClientEnvironments:
                 on_unanswered=self._note_unanswered,
             )
         except GeneratorExit:
-            is_closed = False  # its loop ends without it
+            is_closed = False  # its loop ends without it, and nothing can be awaited
             raise
         finally:
             if is_closed:
                 del self.open[client]
-            await blocking.close()
+                await blocking.close()
 
     def _note_unanswered(self, group: str, queue: MessageQueue, offset: int) -> None:
         key = group, queue
@@ -92,6 +93,18 @@ def consumed_topics_of(clients: Iterable[EnvironmentUser]) -> dict[str, set[str]
             for group, consumed in client.consumed_topics.items():
                 topics.setdefault(group, set()).update(consumed)
     return topics
+
+
+def described_clients(clients: Mapping[EnvironmentUser, str]) -> list[str]:
+    """Return a sentence about each open client: what it is, and the place that opened it."""
+    found: list[str] = []
+    for client, place in clients.items():
+        kind = "admin client" if isinstance(client, AdminClient) else "client"
+        roles = client.roles if isinstance(client, ClientInstance) else []
+        who = ", ".join(roles) or kind
+        article = "an" if who.startswith("a") else "a"
+        found.append(f"{article} {who} is open{f', opened at {place}' if place else ''}")
+    return found
 
 
 class _WatchedPool(BlockingPool):

@@ -101,12 +101,12 @@ Unanswered = Sequence[tuple[str, MessageQueue, int]]
 """Group, queue and number of the messages that were taken and are not committed."""
 
 
-def leaks_of(check: str, places: Iterable[str], unanswered: Callable[[], Unanswered]) -> list[str]:
+def leaks_of(check: str, clients: Iterable[str], unanswered: Callable[[], Unanswered]) -> list[str]:
     """Return what a test has left behind, as sentences. See `Cluster.leaks`.
 
     Args:
         check: `fail`, `clients` or `ignore`.
-        places: Places in the test that opened the open clients; an empty one is not known.
+        clients: Open clients, as sentences.
         unanswered: Function that finds messages without an answer.
 
     Raises:
@@ -116,7 +116,7 @@ def leaks_of(check: str, places: Iterable[str], unanswered: Callable[[], Unanswe
         raise UsageError(f"leaks is 'fail', 'clients' or 'ignore', not {check!r}")
     if check == "ignore":
         return []
-    found = [f"a client is open{f', opened at {place}' if place else ''}" for place in places]
+    found = list(clients)
     if check == "fail":
         for group, queue, count in unanswered():
             found.append(f"group {group} took {count} messages of {queue} and never answered")

@@ -15,7 +15,7 @@ from ternmq_remoting.environment import Environment, EnvironmentSource, Environm
 from ternmq_remoting.system_environment import system_environment
 from ternmq_runtime.blocking_pool import BlockingPool
 from ternmq_runtime.clock import SystemClock
-from ternmq_testing.cluster.clients import consumed_topics_of, place_outside
+from ternmq_testing.cluster.clients import consumed_topics_of, described_clients, place_outside
 from ternmq_testing.cluster.factories import BlockingClientFactories, ClientFactories
 from ternmq_testing.cluster.looking import leaks_of, matching
 from ternmq_testing.cluster.remote_looking import RemoteLook
@@ -181,10 +181,9 @@ class ContainedCluster(BlockingClientFactories):
             UsageError: `check` is none of the words.
         """
         taken = dict(self._unanswered)
-        places = list(self._open.values())
         return leaks_of(
             check,
-            places,
+            described_clients(dict(self._open)),
             lambda: self._looked(lambda look: look.unanswered(taken)) if taken else [],
         )
 

@@ -148,7 +148,18 @@ def test_may_leave(ternmq):
 """
     result = run(pytester, source, "-p", "no:asyncio")
     result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(["*left behind:*is open*"])
+    result.stdout.fnmatch_lines(["*left behind: a producer of p is open*"])
+
+
+def test_leaks_of_a_failed_test_are_no_second_failure(pytester: pytest.Pytester) -> None:
+    source = """
+def test_fails(ternmq):
+    kept.append(ternmq.producer("p").__enter__())
+    assert False
+
+kept = []
+"""
+    run(pytester, source, "-p", "no:asyncio").assert_outcomes(failed=1)
 
 
 def test_messages_without_an_answer_fail_the_test_unless_they_may(

@@ -106,7 +106,7 @@ def test_client_that_is_left_open_fails_its_test_unless_that_is_allowed() -> Non
     for case in (Case, AsyncCase):
         result, printed = run(case)
         assert len(result.failures) == 1
-        assert "left behind: a client is open" in printed
+        assert "left behind: a producer of p is open" in printed
     result, printed = run(Allowed)
     assert result.wasSuccessful(), printed
     for producer in Case.left:

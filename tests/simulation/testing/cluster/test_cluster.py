@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ternmq_client.admin.admin_client import AdminClient
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import ClosedError, TernError, TopicNotFound, UsageError
@@ -356,6 +357,19 @@ def test_blocking_client_on_the_loop_of_the_cluster_says_how_it_is_used() -> Non
             cluster.expect("orders", count=1)
 
     run(main())
+
+
+def test_client_whose_loop_has_ended_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    left: list[AdminClient] = []
+
+    async def main(cluster: Cluster) -> None:
+        left.append(await cluster.admin().__aenter__())
+
+    with BlockingCluster() as cluster:
+        asyncio.run(main(cluster.asynchronous))
+        (leak,) = cluster.leaks()
+    assert leak.startswith(f"an admin client is open, opened at {__file__}:")
+    assert "athrow" not in caplog.text
 
 
 def test_blocking_admin_client_calls_the_methods_of_the_other() -> None:
