@@ -2,9 +2,10 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from random import Random
+from types import TracebackType
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from ternmq_client.admin.admin_client import AdminClient
@@ -33,6 +34,7 @@ class ClientEnvironments:
         nameserver: Function that returns the address of the NameServer.
 
     Attributes:
+        loop: Event loop of the cluster.
         open: Open clients, each with the place in the test that opened it, if that is known.
         unanswered: Offsets behind the last messages that consumers which have left took without an
             answer, by group and queue.
@@ -43,38 +45,32 @@ class ClientEnvironments:
     ) -> None:
         self._wires, self._time, self._random = wires, time, random
         self._nameserver = nameserver
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self.open: dict[EnvironmentUser, str] = {}
         self.unanswered: dict[tuple[str, MessageQueue], int] = {}
 
-    @asynccontextmanager
-    async def open_for(self, client: EnvironmentUser) -> AsyncGenerator[Environment]:
-        """Yield the environment of one client, on the running loop.
+    def open_for(self, client: EnvironmentUser) -> AbstractAsyncContextManager[Environment]:
+        """Return the environment of one client, to be entered on the loop of the client.
 
-        Raises:
-            UsageError: The loop of the cluster is blocked, as by the caller of a blocking client.
+        Entering raises `UsageError` if the loop of the cluster is blocked, as by the caller of a
+        blocking client.
         """
-        if asyncio.get_running_loop() is not self._loop:
-            await check_not_blocked(self._loop)
-        blocking = _WatchedPool(self._time)
-        self.open[client] = place_outside()
-        is_closed = True
-        try:
-            yield Environment(
-                clock=self._time,
-                timers=self._time.agenda(),
-                network=self._wires.of_client(self._nameserver()),
-                random=Random(self._random.getrandbits(64)),
-                blocking=blocking,
-                on_unanswered=self._note_unanswered,
-            )
-        except GeneratorExit:
-            is_closed = False  # its loop ends without it, and nothing can be awaited
-            raise
-        finally:
-            if is_closed:
-                del self.open[client]
-                await blocking.close()
+        return _ClientEnvironment(self, client)
+
+    def new_environment(self, blocking: BlockingPool) -> Environment:
+        """Return an environment on the running loop."""
+        return Environment(
+            clock=self._time,
+            timers=self._time.agenda(),
+            network=self._wires.of_client(self._nameserver()),
+            random=Random(self._random.getrandbits(64)),
+            blocking=blocking,
+            on_unanswered=self._note_unanswered,
+        )
+
+    def new_pool(self) -> BlockingPool:
+        """Return threads for one client."""
+        return _WatchedPool(self._time)
 
     def _note_unanswered(self, group: str, queue: MessageQueue, offset: int) -> None:
         key = group, queue
@@ -83,6 +79,35 @@ class ClientEnvironments:
     def consumed_topics(self) -> dict[str, set[str]]:
         """Return the topics of each consumer group of the open clients."""
         return consumed_topics_of(list(self.open))
+
+
+class _ClientEnvironment(AbstractAsyncContextManager[Environment]):
+    """The environment of one client.
+
+    A loop that ends closes its asynchronous generators in any order, also one that another one has
+    entered, which logs an error: this is none.
+    """
+
+    def __init__(self, environments: ClientEnvironments, client: EnvironmentUser) -> None:
+        self._environments, self._client = environments, client
+        self._blocking = environments.new_pool()
+
+    async def __aenter__(self) -> Environment:
+        if asyncio.get_running_loop() is not self._environments.loop:
+            await check_not_blocked(self._environments.loop)
+        env = self._environments.new_environment(self._blocking)
+        self._environments.open[self._client] = place_outside()
+        return env
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc_type is not GeneratorExit:  # its loop ends without it, and nothing can be awaited
+            del self._environments.open[self._client]
+            await self._blocking.close()
 
 
 def consumed_topics_of(clients: Iterable[EnvironmentUser]) -> dict[str, set[str]]:

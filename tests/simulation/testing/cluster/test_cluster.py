@@ -360,15 +360,17 @@ def test_blocking_client_on_the_loop_of_the_cluster_says_how_it_is_used() -> Non
 
 
 def test_client_whose_loop_has_ended_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    left: list[AdminClient] = []
+    left: list[AdminClient | Producer] = []
 
     async def main(cluster: Cluster) -> None:
         left.append(await cluster.admin().__aenter__())
+        left.append(await cluster.producer("p").__aenter__())
 
     with BlockingCluster() as cluster:
         asyncio.run(main(cluster.asynchronous))
-        (leak,) = cluster.leaks()
-    assert leak.startswith(f"an admin client is open, opened at {__file__}:")
+        leaks = cluster.leaks()
+    for found, kind in zip(leaks, ("an admin client", "a producer of p"), strict=True):
+        assert found.startswith(f"{kind} is open, opened at {__file__}:")
     assert "athrow" not in caplog.text
 
 
