@@ -1,8 +1,9 @@
 """Cluster for synchronous tests."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from ternmq_client.blocking_client import BlockingClient, blocking, on_loop
 from ternmq_remoting.environment import EnvironmentSource
@@ -10,6 +11,23 @@ from ternmq_testing.cluster.cluster import Cluster
 from ternmq_testing.cluster.elsewhere import elsewhere
 from ternmq_testing.cluster.factories import BlockingClientFactories
 from ternmq_testing.cluster.members import BrokerHandle
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _asserting(method: Callable[P, T]) -> Callable[P, T]:
+    """Return a method whose `AssertionError` has no traceback of the way to the other thread."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        __tracebackhide__ = True
+        try:
+            return method(*args, **kwargs)
+        except AssertionError as error:
+            raise error.with_traceback(None) from None
+
+    return call
 
 
 class BlockingBroker:
@@ -97,7 +115,7 @@ class BlockingCluster(BlockingClientFactories, BlockingClient[Cluster]):
         )
 
     advance = blocking(Cluster.advance)
-    settled = blocking(Cluster.settled)
+    settled = _asserting(blocking(Cluster.settled))
     now = on_loop(Cluster.now)
     freeze = on_loop(Cluster.freeze)
     partition = on_loop(Cluster.partition)
@@ -106,7 +124,7 @@ class BlockingCluster(BlockingClientFactories, BlockingClient[Cluster]):
     messages = on_loop(Cluster.messages)
     dead_letters = on_loop(Cluster.dead_letters)
     lag = on_loop(Cluster.lag)
-    expect = on_loop(Cluster.expect)
+    expect = _asserting(on_loop(Cluster.expect))
     report = on_loop(Cluster.report)
     leaks = on_loop(Cluster.leaks)
 

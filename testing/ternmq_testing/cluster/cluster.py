@@ -340,6 +340,7 @@ class Cluster(ClientFactories, Lifecycle):
         Raises:
             AssertionError: There are more or fewer; it lists what was found.
         """
+        __tracebackhide__ = True
         return matching(topic, self.messages(topic), count, where, self._hints)
 
     def _hints(self) -> list[str]:

@@ -33,13 +33,21 @@ class _Elsewhere:
         return partial(self._wait if iscoroutinefunction(value) else self._call, value)
 
     async def _wait(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return await run_on(self._loop, function(*args, **kwargs))
+        __tracebackhide__ = True
+        try:
+            return await run_on(self._loop, function(*args, **kwargs))
+        except AssertionError as error:  # a failure is shown in the test
+            raise error.with_traceback(None) from None
 
     def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         async def call() -> Any:
             return function(*args, **kwargs)
 
-        value = asyncio.run_coroutine_threadsafe(call(), self._loop).result()
+        __tracebackhide__ = True
+        try:
+            value = asyncio.run_coroutine_threadsafe(call(), self._loop).result()
+        except AssertionError as error:
+            raise error.with_traceback(None) from None
         return self._of_other_loop(value)
 
     def _of_other_loop(self, value: Any) -> Any:

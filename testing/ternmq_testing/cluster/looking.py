@@ -143,6 +143,7 @@ def matching(
         AssertionError: There are more or fewer; it lists what was found.
         UsageError: `count` is no number, or `where` no condition.
     """
+    __tracebackhide__ = True  # a failure is shown in the test
     if count is not None:
         check_whole("count", count, 0)
     if not is_kind(where, str):

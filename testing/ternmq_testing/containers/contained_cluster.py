@@ -154,6 +154,7 @@ class ContainedCluster(BlockingClientFactories):
         Raises:
             AssertionError: There are more or fewer; it lists what was found.
         """
+        __tracebackhide__ = True
         return matching(topic, self.messages(topic), count, where, self._hints)
 
     def _hints(self) -> list[str]:

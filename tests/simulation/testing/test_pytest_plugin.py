@@ -130,6 +130,32 @@ def test_shared_fails(ternmq_session):
     result.stdout.fnmatch_lines(["*TernMQ*", "topic of_session: 1 messages"])
 
 
+def test_failed_expectation_is_shown_in_the_test_alone(pytester: pytest.Pytester) -> None:
+    source = """
+def test_plain(ternmq):
+    ternmq.expect("orders", count=1)
+
+@pytest.mark.anyio
+async def test_asynchronous(ternmq):
+    ternmq.expect("orders", count=1)
+
+@pytest.mark.anyio
+async def test_settled(ternmq):
+    with ternmq.installed():
+        ternmq.broker().pause()
+        await ternmq.settled(timeout_s=0)
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+"""
+    result = run(pytester, source, "-p", "no:asyncio")
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(["E *AssertionError: expected 1 messages in 'orders', found 0"] * 2)
+    for inside in ("blocking_client", "looking.py", "elsewhere.py", "concurrent", "other_loop"):
+        result.stdout.no_fnmatch_line(f"*{inside}*")
+
+
 def test_client_left_open_fails_the_test_unless_it_may(pytester: pytest.Pytester) -> None:
     source = """
 def leave(ternmq):
