@@ -18,6 +18,12 @@ _CLUSTERS = pytest.StashKey[list["BlockingCluster"]]()
 _HAS_FAILED = pytest.StashKey[bool]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of all tests in `pytest.ini` or `pyproject.toml`."""
+    text = "what tests with the fixture ternmq may not leave behind: fail, clients or ignore"
+    parser.addini("ternmq_leaks", text, default="fail")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark."""
     config.addinivalue_line(
@@ -30,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def ternmq(request: pytest.FixtureRequest) -> Generator[Any]:
     """Return a cluster for one test: a `Cluster` for an async test, else a `BlockingCluster`."""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"leaks": request.config.getini("ternmq_leaks")}
     for mark in reversed(list(request.node.iter_markers("ternmq"))):
         if mark.args:
             raise pytest.UsageError("the mark ternmq takes names: ternmq(brokers=2)")
@@ -54,7 +60,7 @@ def ternmq_topic(request: pytest.FixtureRequest) -> str:
 def _cluster(request: pytest.FixtureRequest, options: dict[str, Any]) -> Generator[Any]:
     from ternmq_testing.cluster.blocking_cluster import BlockingCluster
 
-    leaks = options.pop("leaks", "fail")
+    leaks = options.pop("leaks")
     with BlockingCluster(**options) as cluster:
         request.node.stash.setdefault(_CLUSTERS, []).append(cluster)
         function = getattr(request, "function", None) if request.scope == "function" else None
@@ -63,6 +69,20 @@ def _cluster(request: pytest.FixtureRequest, options: dict[str, Any]) -> Generat
         # A test that has failed already had no chance to leave in order.
         if not request.node.stash.get(_HAS_FAILED, False) and (found := cluster.leaks(leaks)):
             pytest.fail(f"left behind: {'; '.join(found)}", pytrace=False)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Check that a marked test has the cluster that the mark chooses.
+
+    Raises:
+        pytest.UsageError: The test does not use the fixture `ternmq`.
+    """
+    is_marked = any(mark.name == "ternmq" for mark in item.own_markers)
+    if is_marked and "ternmq" not in getattr(item, "fixturenames", ()):
+        raise pytest.UsageError(
+            "the mark ternmq chooses the cluster of the fixture `ternmq`, which the test does not "
+            "use; for a shared cluster write a fixture with a BlockingCluster(...)"
+        )
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -110,6 +110,32 @@ def test_unknown(ternmq):
     result.stdout.fnmatch_lines(["*no setting 'colour' of a broker or a store*"])
 
 
+def test_mark_without_its_cluster_is_refused(pytester: pytest.Pytester) -> None:
+    source = """
+@pytest.mark.ternmq(brokers=2)
+def test_shared(ternmq_session):
+    pass
+
+@pytest.fixture
+def shop(ternmq):
+    return ternmq
+
+@pytest.mark.ternmq(brokers=2)
+def test_own(shop):
+    assert len(shop.brokers) == 2
+
+@pytest.mark.ternmq(brokers=2)
+class TestMarked:
+    def test_without(self):
+        pass
+"""
+    result = run(pytester, source, "-p", "no:asyncio")
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(
+        ["*UsageError: the mark ternmq chooses the cluster of the fixture*"]
+    )
+
+
 def test_failure_reports_what_the_cluster_has(pytester: pytest.Pytester) -> None:
     source = """
 def test_fails(ternmq):
@@ -175,6 +201,8 @@ def test_may_leave(ternmq):
     result = run(pytester, source, "-p", "no:asyncio")
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.fnmatch_lines(["*left behind: a producer of p is open*"])
+    result = run(pytester, source, "-p", "no:asyncio", "-o", "ternmq_leaks=ignore")
+    result.assert_outcomes(passed=2)
 
 
 def test_leaks_of_a_failed_test_are_no_second_failure(pytester: pytest.Pytester) -> None:
