@@ -321,7 +321,7 @@ class Cluster(ClientFactories, Lifecycle):
         return dead_letters_of(self._stores, group)
 
     def lag(self, group: str) -> int:
-        """Return the number of messages that a group has not consumed, retries included.
+        """Return the number of messages that a group has not consumed, and of retries that are due.
 
         What consumers have finished and not committed counts as consumed since the last `settled`.
         """

@@ -140,7 +140,7 @@ class ContainedCluster(BlockingClientFactories):
         return self._looked(lambda look: look.dead_letters(group))
 
     def lag(self, group: str) -> int:
-        """Return the number of messages that a group has not consumed, retries included.
+        """Return the number of messages that a group has not consumed, and of retries that are due.
 
         What consumers have finished and not committed counts as consumed since the last `settled`.
         """

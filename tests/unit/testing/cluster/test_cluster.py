@@ -21,6 +21,21 @@ def test_every_name_is_described() -> None:
 
 def test_every_method_and_argument_of_a_cluster_is_described() -> None:
     names = {*inspect.signature(testing.Cluster).parameters} - {"settings"}
-    for kind in (testing.Cluster, testing.BrokerHandle, testing.ClusterTestCase):
+    for kind in (
+        testing.Cluster,
+        testing.BlockingCluster,
+        testing.BrokerHandle,
+        testing.ClusterTestCase,
+    ):
         names |= {name for name in vars(kind) if name[0].islower()}
     assert [name for name in sorted(names) if not is_described(name)] == []
+
+
+def test_blocking_clusters_have_the_names_of_the_others_but_those_told() -> None:
+    def public(kind: type) -> set[str]:
+        return {name for name in dir(kind) if name[0].islower()}
+
+    told = {name for name in ("run", "asynchronous") if f"`{name}" in PAGE}
+    assert public(testing.BlockingCluster) - public(testing.Cluster) == told | {"close"}
+    missing = public(testing.Cluster) - public(testing.BlockingCluster)
+    assert missing == set(re.findall(r"^\| `(\w+)\S* \| of `Cluster`:", PAGE, re.MULTILINE))
