@@ -5,8 +5,9 @@ import inspect
 import unittest
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from ternmq_model.errors import UsageError
 from ternmq_testing.cluster.blocking_cluster import BlockingCluster
 from ternmq_testing.cluster.cluster import Cluster
 
@@ -34,6 +35,31 @@ class _WithCluster(unittest.TestCase):
     settings: ClassVar[Mapping[str, Any]] = {}
     leaks: ClassVar[str] = "fail"
     is_installed: ClassVar[bool] = False
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Tell why there is no cluster."""
+            hint = ": a `setUp` or `asyncSetUp` calls that of `super()` first"
+            missing = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(missing + (hint if name == "cluster" else ""))
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuse an attribute that is an option but for an `s` or an `is_`.
+
+        Raises:
+            UsageError: There is one, with the type of the option.
+        """
+        super().__init_subclass__(**kwargs)
+        options = {
+            name: type(getattr(_WithCluster, name))
+            for name in _WithCluster.__annotations__
+            if not name.startswith("_")
+        }
+        for name, value in vars(cls).items():
+            for near in (f"{name}s", name.removesuffix("s"), f"is_{name}"):
+                if name not in options and options.get(near) is type(value):
+                    raise UsageError(f"{cls.__name__}.{name}: did you mean {near!r}?")
 
     _report: Callable[[], str] | None = None
     _has_failed = False

@@ -393,8 +393,9 @@ class Cluster(ClientFactories, Lifecycle):
             lags = lag_of(self._stores, group, finished)
             self._pass_unwanted(described, lags, finished)
             behind += progress.behind(group, lags)
+        frozen = "; time is frozen: call `advance`" if self.time.is_still else ""
         behind += [
-            f"{group} (has no queue of {topic} yet)"
+            f"{group} (has no queue of {topic} yet{frozen})"
             for group, topics in late.items()
             for topic in sorted(topics)
             if self.messages(topic)

@@ -79,6 +79,7 @@ class ClusterTime:
         self._moved_s = 0.0
         self._stopped_at_s: float | None = None
         self._is_frozen = False
+        self._moving = asyncio.Lock()
         self._wall_ms = self._clock.wall_ms() - self._clock.monotonic_ms()
         self._agendas: dict[asyncio.AbstractEventLoop, Agenda] = {}
 
@@ -140,8 +141,12 @@ class ClusterTime:
         """Move the time by `by_s`, from due wait to due wait. Return the number of stops.
 
         The move ends right after a tick of timed messages, which are due at the first one after
-        their time.
+        their time. It begins when an earlier one has ended.
         """
+        async with self._moving:
+            return await self._move(by_s)
+
+    async def _move(self, by_s: float) -> int:
         self._stop()
         stops = 0
         end_ms = math.ceil((self.now_s() + by_s) * 1000 - _MS_SLACK)

@@ -6,8 +6,11 @@ import unittest
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import pytest
+
 from ternmq import BlockingProducer, Message, Producer
 from ternmq.testing import BlockingCluster, Cluster
+from ternmq_model.errors import UsageError
 from ternmq_testing.cluster import blocking_cluster
 from ternmq_testing.unittest_case import AsyncClusterTestCase, ClusterTestCase
 
@@ -135,6 +138,27 @@ def test_clients_of_the_application_reach_an_installed_cluster() -> None:
     for case in (Case, AsyncCase):
         result, printed = run(case)
         assert result.wasSuccessful(), printed
+
+
+def test_mistakes_in_a_class_are_told() -> None:
+    for name, value, near in (
+        ("broker", 2, "brokers"),
+        ("seeds", 3, "seed"),
+        ("installed", True, "is_installed"),
+    ):
+        with pytest.raises(UsageError, match=rf"Case\.{name}: did you mean '{near}'"):
+            type("Case", (ClusterTestCase,), {name: value})
+    type("Case", (ClusterTestCase,), {"topic": "orders"})
+
+    class Forgetful(ClusterTestCase):
+        def setUp(self) -> None: ...
+
+        def test_send(self) -> None:
+            self.cluster.expect("orders", count=0)
+
+    result, printed = run(Forgetful)
+    assert len(result.errors) == 1
+    assert "no attribute 'cluster': a `setUp` or `asyncSetUp` calls that of `super()`" in printed
 
 
 def test_skips_and_expected_failures_stay_what_they_are() -> None:

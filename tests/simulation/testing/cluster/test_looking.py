@@ -70,6 +70,14 @@ def test_settled_waits_for_consumers_that_came_before_their_topic() -> None:
                 await cluster.settled(timeout_s=0)
             await cluster.settled()
             assert bodies == [b"order 0"]
+        async with (
+            Cluster() as cluster,
+            cluster.push_consumer("g", "orders", listener=listen, config=FIRST),
+        ):
+            cluster.freeze()
+            await fill(cluster, 1)
+            with pytest.raises(AssertionError, match="of orders yet; time is frozen: call `advan"):
+                await cluster.settled(timeout_s=0)
 
     run(main())
 

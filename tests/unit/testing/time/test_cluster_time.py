@@ -39,6 +39,17 @@ def test_each_due_wait_ends_at_its_own_time() -> None:
     run(main())
 
 
+def test_moves_at_the_same_time_add_up() -> None:
+    async def main() -> None:
+        time = ClusterTime()
+        time.freeze()
+        begin_s = time.now_s()
+        await asyncio.gather(time.advance(HOUR_S), time.advance(HOUR_S))
+        assert time.now_s() - begin_s == pytest.approx(2 * HOUR_S, abs=1)
+
+    run(main())
+
+
 def test_wait_that_a_wait_begins_ends_in_the_same_move() -> None:
     async def main() -> None:
         time = ClusterTime()
