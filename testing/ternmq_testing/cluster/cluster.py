@@ -57,6 +57,7 @@ _NOT_OPEN: Final = "the cluster is not open: use it inside `async with`, or `wit
 _NAMESERVER_PORT: Final = 9876
 _BROKER_PORT: Final = 10911
 _EVENTS_MAX: Final = 50
+_SILENT_MS: Final = 3_600_000
 _RUNS: Final = "runs"
 _ANSWER_S: Final = 3.0
 """Time for the last look whether everything has settled, s."""
@@ -127,6 +128,9 @@ class Cluster(ClientFactories, Lifecycle):
         self._network, self._data = network, None if data is None else Path(data)
         self._seed = check_whole("seed", seed, 0)
         self._broker_settings, self._store_settings = split_settings(settings)
+        if network == "grpc":
+            # Members in other processes have a time of their own, in which their heartbeats come.
+            self._broker_settings.setdefault("silent_session_ms", _SILENT_MS)
         self._topics = [TopicConfig(check_topic(each)) for each in topics]
         self._brokers: dict[str, BrokerHandle] = {}
         self._time: ClusterTime | None = None
@@ -210,8 +214,7 @@ class Cluster(ClientFactories, Lifecycle):
         for broker in self._brokers.values():
             broker.faults.heal()
             if broker.is_running:
-                await broker.stop()
-            broker.forget()
+                await broker.stop(for_good=True)
 
     def note(self, text: str) -> None:
         """Add an event to the last ones, with the time of the cluster since its begin."""

@@ -84,19 +84,16 @@ class BrokerHandle:
         self._config = replace(self._config, port=broker.address.port)
         self._note(f"{self.name} serves")
 
-    async def stop(self) -> None:
-        """Let the broker leave in order. Its disk keeps everything."""
+    async def stop(self, *, for_good: bool = False) -> None:
+        """Let the broker leave in order. Its disk keeps everything, unless it is `for_good`."""
         life = self._running()
         self._life = None
         life.leave.set()
         life.broker.stop_waiting()
         await life.over.wait()
-        self._note(f"{self.name} stopped")
-
-    def forget(self) -> None:
-        """Give back the memory of the disk of a broker that has ended for good."""
-        if self._disk is not None:
+        if for_good and self._disk is not None:
             self._disk.forget()
+        self._note(f"{self.name} stopped")
 
     async def crash(self, *, power: bool = True, chance: Random | None = None) -> None:
         """End the broker at once, as a power cut does: its disk keeps only what was synced.

@@ -63,7 +63,7 @@ async def check_not_blocked(loop: asyncio.AbstractEventLoop) -> None:
     """Wait until the loop of a cluster runs a callback.
 
     Raises:
-        UsageError: It does not: something blocks its thread.
+        UsageError: Something blocks the thread of the loop.
     """
     try:
         async with asyncio.timeout(_BLOCKED_S):
