@@ -51,7 +51,7 @@ class _WithCluster(unittest.TestCase):
             UsageError: There is one, with the type of the option.
         """
         super().__init_subclass__(**kwargs)
-        options = {
+        options: dict[str, type[Any]] = {
             name: type(getattr(_WithCluster, name))
             for name in _WithCluster.__annotations__
             if not name.startswith("_")

@@ -80,7 +80,7 @@ def split_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
 def _checked(field: Field[Any], value: Any) -> Any:
     """Return the value of a setting, which has the type of its default."""
-    kind = type(field.default)
+    kind: type[Any] = type(field.default)
     if issubclass(kind, Enum):
         return _of_words(field.name, kind, value)
     rule: str | None = None

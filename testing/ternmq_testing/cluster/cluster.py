@@ -38,6 +38,7 @@ from ternmq_testing.cluster.clients import ClientEnvironments, described_clients
 from ternmq_testing.cluster.factories import ClientFactories
 from ternmq_testing.cluster.looking import (
     dead_letters_of,
+    has_timed,
     lag_of,
     leaks_of,
     matching,
@@ -279,7 +280,7 @@ class Cluster(ClientFactories, Lifecycle):
 
     def partition(self, one: "BrokerHandle | str", other: "BrokerHandle | str") -> None:
         """Cut two hosts off from each other: brokers, `nameserver`, `clients`."""
-        hosts = [getattr(each, "name", each) for each in (one, other)]
+        hosts: list[Any] = [getattr(each, "name", each) for each in (one, other)]
         known = sorted([*(each.name for each in self.brokers), NAMESERVER, CLIENTS])
         for name, host in zip(("one", "other"), hosts, strict=True):
             if host not in known:
@@ -344,12 +345,15 @@ class Cluster(ClientFactories, Lifecycle):
             AssertionError: There are more or fewer; it lists what was found.
         """
         __tracebackhide__ = True
-        return matching(topic, self.messages(topic), count, where, self._hints)
+        return matching(topic, self.messages(topic), count, where, lambda: self._hints(topic))
 
-    def _hints(self) -> list[str]:
+    def _hints(self, topic: str) -> list[str]:
         """Return why a look may not have found all messages."""
         down = [each.name for each in self.brokers if not each.is_running]
-        return [f"{name} does not run: its messages are not counted" for name in down]
+        hints = [f"{name} does not run: its messages are not counted" for name in down]
+        if has_timed(self._stores, topic, self.time.wall_ms()):
+            hints.append("messages wait for their time, which `advance` moves")
+        return hints
 
     async def settled(self, *, timeout_s: float = 10.0) -> None:
         """Wait until nothing travels and every group with members has caught up.

@@ -10,9 +10,16 @@ from ternmq_broker.environment import BrokerEnvironment
 from ternmq_model.arguments import check_whole, is_kind
 from ternmq_model.errors import UsageError
 from ternmq_model.message_batch import decode_records
-from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
+from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, WHEEL_TOPIC, is_system_topic
 from ternmq_model.offsets import QueueOffset
-from ternmq_model.properties import BROKERS_OWN, NOT_COPIED
+from ternmq_model.properties import (
+    BROKERS_OWN,
+    NOT_COPIED,
+    REAL_TOPIC,
+    TIMER_CANCEL,
+    TIMER_DUE_MS,
+    UNIQUE_KEY,
+)
 from ternmq_model.queue import MessageQueue
 from ternmq_model.sql92.condition import compile_condition
 from ternmq_model.stored_message import StoredMessage
@@ -46,6 +53,19 @@ def _messages_in(
         record = store.record_at(place)
         if record is not None:
             yield from decode_records(record, np.array([len(record)], dtype=np.int32), queue)
+
+
+def has_timed(stores: Stores, topic: str, now_ms: int) -> bool:
+    """Return whether a message to a topic waits for its time."""
+    timed = messages_of(stores, WHEEL_TOPIC)
+    cancelled = {each.properties.get(TIMER_CANCEL) for each in timed}
+    return any(
+        each.properties.get(REAL_TOPIC) == topic
+        and int(each.properties.get(TIMER_DUE_MS, 0)) > now_ms
+        and TIMER_CANCEL not in each.properties
+        and each.properties.get(UNIQUE_KEY) not in cancelled
+        for each in timed
+    )
 
 
 def dead_letters_of(stores: Stores, group: str) -> list[StoredMessage]:

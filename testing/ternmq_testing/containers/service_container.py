@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any, Final, Self
 
-from docker.errors import DockerException
+from docker.errors import DockerException  # type: ignore[import-untyped]
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 

@@ -189,6 +189,23 @@ def test_dead_letters_after_sixteen_retries() -> None:
     run(main())
 
 
+def test_messages_that_wait_for_their_time_are_told() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster, cluster.producer("p") as producer:
+            await producer.send(Message("orders", b"1", deliver_after_ms=3_600_000))
+            hint = "found 0\nmessages wait for their time"
+            with pytest.raises(AssertionError, match=hint):
+                cluster.expect("orders")
+            with pytest.raises(AssertionError, match=r"found 0$"):
+                cluster.expect("others")
+            await cluster.advance("1h")
+            with pytest.raises(AssertionError) as failure:
+                cluster.expect("orders", count=2)
+            assert "wait for" not in str(failure.value)
+
+    run(main())
+
+
 def test_broker_that_is_away_is_named() -> None:
     async def main() -> None:
         async with Cluster(brokers=2, topics=["orders"]) as cluster:
