@@ -332,7 +332,7 @@ class BrokerSessions:
 
     @property
     def roles(self) -> list[str]:
-        """What this client is, such as `producer of shop`. Any thread may read it."""
+        """Roles of this client, such as `producer of shop`. Any thread may read it."""
         producers = sorted(self._heartbeat_data.producers.copy())
         consumers = sorted(self._heartbeat_data.consumers.copy())
         return [f"producer of {each}" for each in producers] + [

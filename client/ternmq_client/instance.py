@@ -122,7 +122,7 @@ class ClientInstance(Lifecycle):
 
     @property
     def roles(self) -> list[str]:
-        """What the client is, such as `producer of shop`; none = not open. Any thread may read."""
+        """Roles of the client, such as `producer of shop`; none = not open. Any thread may read."""
         return [] if self._opened is None else self._opened.sessions.roles
 
     async def broker(self, broker_name: str, broker_id: int = MASTER_ID) -> Connection:
