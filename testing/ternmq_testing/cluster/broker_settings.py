@@ -80,7 +80,8 @@ def split_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
 def _checked(field: Field[Any], value: Any) -> Any:
     """Return the value of a setting, which has the type of its default."""
-    kind: type[Any] = type(field.default)
+    default: Any = field.default
+    kind: type[Any] = type(default)
     if issubclass(kind, Enum):
         return _of_words(field.name, kind, value)
     rule: str | None = None
