@@ -80,10 +80,10 @@ def split_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
 def _checked(field: Field[Any], value: Any) -> Any:
     """Return the value of a setting, which has the type of its default."""
-    default: Any = field.default
-    kind: type[Any] = type(default)
-    if issubclass(kind, Enum):
-        return _of_words(field.name, kind, value)
+    default: object = field.default
+    kind = type(default)
+    if isinstance(default, Enum):
+        return _of_words(field.name, type(default), value)
     rule: str | None = None
     if kind is bool and not isinstance(value, bool):
         rule = "must be True or False"
