@@ -220,7 +220,8 @@ def install(version: str, base: Path) -> bool:
         return False
     # Most of what PySpark brings is never imported.
     words = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
-    tools = ("pytest", "pytest-cov", "pytest-timeout", "pytest-xdist", "hypothesis")
+    plugins = ("pytest-asyncio", "pytest-cov", "pytest-timeout", "pytest-xdist")
+    tools = ("pytest", *plugins, "anyio", "hypothesis", "uvloop")
     if subprocess.call([python, *words, "--editable", ".[compression,spark]", *tools], cwd=ROOT):
         return False
     stamp.touch()

@@ -86,7 +86,7 @@ async def is_whole() -> bool:
 
 
 def test_readme_code_runs_in_another_container() -> None:
-    producer, consumer = README
+    producer, consumer, _ = README
     with in_client("python", "-c", producer) as process:
         sent, complaints = process.communicate(timeout=SOON_S)
     assert [line.split()[0] for line in sent.splitlines()] == ["SEND_OK"] * 10, complaints
