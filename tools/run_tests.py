@@ -221,7 +221,7 @@ def install(version: str, base: Path) -> bool:
     # Most of what PySpark brings is never imported.
     words = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
     plugins = ("pytest-asyncio", "pytest-cov", "pytest-timeout", "pytest-xdist")
-    tools = ("pytest", *plugins, "anyio", "hypothesis", "uvloop")
+    tools = ("pytest", *plugins, "anyio", "hypothesis", "testcontainers", "uvloop")
     if subprocess.call([python, *words, "--editable", ".[compression,spark]", *tools], cwd=ROOT):
         return False
     stamp.touch()
