@@ -1,7 +1,7 @@
 """The network of a host for clients on other event loops than the network's own."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Final, Generic, TypeVar
 
@@ -57,6 +57,30 @@ async def run_on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any,
     if answer.cancelled():
         raise ClosedError("the other event loop has ended")
     return answer.result()
+
+
+async def visit(
+    loop: asyncio.AbstractEventLoop, function: Callable[[Callable[[], object]], object]
+) -> None:
+    """Call `function` on a loop of another thread, and wait until it calls its argument.
+
+    A loop that has ended is not waited for. It gets no task, which it might leave behind.
+    """
+    here = asyncio.get_running_loop()
+    over = asyncio.Event()
+
+    def end() -> None:
+        with suppress(RuntimeError):  # this loop has ended meanwhile
+            here.call_soon_threadsafe(over.set)
+
+    try:
+        loop.call_soon_threadsafe(function, end)
+    except RuntimeError:
+        return
+    while not over.is_set() and loop.is_running():
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_S):
+                await over.wait()
 
 
 async def check_not_blocked(loop: asyncio.AbstractEventLoop) -> None:

@@ -9,10 +9,9 @@ from functools import partial
 from typing import Final, Protocol
 
 from ternmq_model.delay import tick_up
-from ternmq_model.errors import ClosedError
 from ternmq_runtime.clock import SystemClock
 from ternmq_runtime.timers import Wait
-from ternmq_testing.memory.other_loop import run_on
+from ternmq_testing.memory.other_loop import visit
 from ternmq_testing.time.agenda import Agenda
 
 _TURNS: Final = 24
@@ -181,8 +180,7 @@ class ClusterTime:
             await self._turns()
             if others := [loop for loop, _ in self._running() if loop is not _this_loop()]:
                 for loop in others:
-                    with suppress(ClosedError):
-                        await run_on(loop, self._turns())
+                    await visit(loop, partial(self._count_turns, loop))
                 await self._turns()  # what they have sent to this loop
             if self.linger_s and seen == self.activity:
                 await asyncio.sleep(self.linger_s)
@@ -216,9 +214,13 @@ class ClusterTime:
 
     async def _turns(self) -> None:
         """Let the running loop go on until nothing goes on in it any more."""
-        loop = _this_loop()
+        still = asyncio.Event()
+        self._count_turns(_this_loop(), still.set)
+        await still.wait()
+
+    def _count_turns(self, loop: asyncio.AbstractEventLoop, on_still: Callable[[], object]) -> None:
+        """Call `on_still` when nothing goes on any more in `loop`, which runs this."""
         ready = getattr(loop, "_ready", None)
-        still = loop.create_future()
         seen, turns, idle = self.activity, 0, 0
 
         def turn() -> None:
@@ -229,11 +231,10 @@ class ClusterTime:
                 seen, turns, idle = self.activity, 0, 0
             if turns < _TURNS and idle < _IDLE_TURNS:
                 loop.call_soon(turn)
-            elif not still.done():
-                still.set_result(None)
+            else:
+                on_still()
 
         loop.call_soon(turn)  # a call costs less than a turn of the waiting task
-        await still
 
     def _stop(self) -> None:
         if self._stopped_at_s is None:
@@ -255,16 +256,16 @@ class ClusterTime:
             if loop is _this_loop():
                 agenda.expire(wait)
             else:
-                with suppress(ClosedError):
-                    await run_on(loop, _called(partial(agenda.expire, wait)))
+                await visit(loop, partial(_expire, agenda, wait))
         return bool(due)
 
     def _running(self) -> list[tuple[asyncio.AbstractEventLoop, Agenda]]:
         return [each for each in self._agendas.items() if each[0].is_running()]
 
 
-async def _called(function: Callable[[], None]) -> None:
-    function()
+def _expire(agenda: Agenda, wait: Wait, on_end: Callable[[], object]) -> None:
+    agenda.expire(wait)
+    on_end()
 
 
 def _this_loop() -> asyncio.AbstractEventLoop:
