@@ -77,8 +77,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     Raises:
         pytest.UsageError: The test does not use the fixture `ternmq`.
     """
+    item.stash[_HAS_FAILED] = False
     is_marked = any(mark.name == "ternmq" for mark in item.own_markers)
-    if is_marked and "ternmq" not in getattr(item, "fixturenames", ()):
+    if not is_marked or "ternmq" in getattr(item, "fixturenames", ()):
+        return
+    function = getattr(item, "function", None)
+    # A test with `request` may ask for any fixture while it runs.
+    if function is not None and "request" not in inspect.signature(function).parameters:
         raise pytest.UsageError(
             "the mark ternmq chooses the cluster of the fixture `ternmq`, which the test does not "
             "use; for a shared cluster write a fixture with a BlockingCluster(...)"
@@ -90,8 +95,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any]:
     """Add to the report of a failed test what its cluster has."""
     outcome = yield
     report = outcome.get_result()
-    if report.when != "teardown" and report.failed:
+    if report.when != "teardown" and not report.passed:
         item.stash[_HAS_FAILED] = True
+    if report.when != "teardown" and report.failed:
         clusters = [each.stash.get(_CLUSTERS, None) or () for each in (item.session, item)]
         for cluster in itertools.chain(*clusters):
             report.sections.append(("TernMQ", cluster.report()))

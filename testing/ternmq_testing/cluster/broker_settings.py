@@ -22,6 +22,7 @@ _OWNED: Final = {
     "port": "use the `nameserver` of the cluster",
     "hostname": "it is the name of the broker",
     "store_host": "it is 127.0.0.1",
+    "broker_id": "every broker is a master",
     "flush_mode": "use flush='sync' or flush='async'",
 }
 """Settings that are the cluster's own, with what to do instead."""

@@ -214,8 +214,7 @@ class Cluster(ClientFactories, Lifecycle):
     async def _stop(self) -> None:
         for broker in self._brokers.values():
             broker.faults.heal()
-            if broker.is_running:
-                await broker.stop(for_good=True)
+            await broker.stop(for_good=True)
 
     def note(self, text: str) -> None:
         """Add an event to the last ones, with the time of the cluster since its begin."""

@@ -85,15 +85,19 @@ class BrokerHandle:
         self._note(f"{self.name} serves")
 
     async def stop(self, *, for_good: bool = False) -> None:
-        """Let the broker leave in order. Its disk keeps everything, unless it is `for_good`."""
-        life = self._running()
-        self._life = None
-        life.leave.set()
-        life.broker.stop_waiting()
-        await life.over.wait()
+        """Let the broker leave in order. Its disk keeps everything.
+
+        `for_good` gives back its disk too, also that of a broker which does not run.
+        """
+        if self._life is not None or not for_good:
+            life = self._running()
+            self._life = None
+            life.leave.set()
+            life.broker.stop_waiting()
+            await life.over.wait()
+            self._note(f"{self.name} stopped")
         if for_good and self._disk is not None:
             self._disk.forget()
-        self._note(f"{self.name} stopped")
 
     async def crash(self, *, power: bool = True, chance: Random | None = None) -> None:
         """End the broker at once, as a power cut does: its disk keeps only what was synced.

@@ -73,8 +73,15 @@ async def visit(
         with suppress(RuntimeError):  # this loop has ended meanwhile
             here.call_soon_threadsafe(over.set)
 
+    def call() -> None:
+        try:
+            function(end)
+        except BaseException:
+            end()
+            raise
+
     try:
-        loop.call_soon_threadsafe(function, end)
+        loop.call_soon_threadsafe(call)
     except RuntimeError:
         return
     while not over.is_set() and loop.is_running():

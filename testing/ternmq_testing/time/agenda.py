@@ -140,8 +140,8 @@ class Agenda:
         now_s = self._time.now_s()
         for wait in (Wait.RENEWAL, Wait.PERIODIC):
             for _, _, call in self._planned[wait]:
-                if call.due_in_s is not None:
-                    due_s = min(due_s, now_s + max(0.0, call.due_in_s()))
+                if (due_in_s := call.due_in_s) is not None:
+                    due_s = min(due_s, now_s + max(0.0, due_in_s()))
         return due_s
 
     def has_expired(self, wait: Wait) -> bool:
@@ -161,8 +161,11 @@ class Agenda:
         self._make(expired)
 
     def _due_periodic(self) -> list[PlannedCall]:
-        planned = [call for _, _, call in self._planned[Wait.PERIODIC]]
-        return [each for each in planned if each.due_in_s is not None and each.due_in_s() <= 0]
+        return [
+            call
+            for _, _, call in self._planned[Wait.PERIODIC]
+            if (due_in_s := call.due_in_s) is not None and due_in_s() <= 0
+        ]
 
     def arm(self) -> None:
         """Set the loop's own timer to the next call. Called after each change of the time."""

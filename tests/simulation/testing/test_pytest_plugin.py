@@ -128,9 +128,13 @@ def test_own(shop):
 class TestMarked:
     def test_without(self):
         pass
+
+@pytest.mark.ternmq(brokers=2)
+def test_asks(request):
+    assert len(request.getfixturevalue("ternmq").brokers) == 2
 """
     result = run(pytester, source, "-p", "no:asyncio")
-    result.assert_outcomes(passed=2, errors=1)
+    result.assert_outcomes(passed=3, errors=1)
     result.stdout.fnmatch_lines(
         ["*UsageError: the mark ternmq chooses the cluster of the fixture*"]
     )

@@ -137,7 +137,8 @@ def test_old_files_are_removed_in_the_course_of_days() -> None:
             Cluster(commit_log_file_bytes=1 << 16) as cluster,
             cluster.producer("p") as producer,
         ):
-            for _ in range(2):
+            await cluster.advance("1s")
+            for _ in range(3):
                 for _ in range(30):
                     await producer.send(Message("orders", bytes(4000)))
                 await cluster.advance("5d")
