@@ -1,4 +1,4 @@
-"""What applications rely on, written once and run against every kind of cluster.
+"""Behaviours that applications rely on, run against every kind of cluster.
 
 - `memory`: `Cluster()`, a cluster in this process, for each test.
 - `grpc`: `Cluster(network="grpc")`, the same behind real connections.

@@ -1,4 +1,4 @@
-"""What a message carries, and the order of what was sent, against a cluster."""
+"""Contents of messages, and their order, against a cluster."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What happens in hours and days, against a cluster whose time moves."""
+"""Events of hours and days, against a cluster whose time moves."""
 
 import asyncio
 from collections.abc import Sequence

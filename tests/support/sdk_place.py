@@ -1,4 +1,4 @@
-"""Where a test of behaviours works: a cluster of some kind, and names that no other test has."""
+"""Place of a test of behaviours: a cluster of some kind, and names that no other test has."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine

@@ -1,4 +1,4 @@
-"""What a test sees of a cluster, and what its failed assertions say."""
+"""Looks of a test into a cluster, and texts of its failed assertions."""
 
 import asyncio
 from collections.abc import Coroutine
