@@ -5,13 +5,15 @@ what only Linux has, so that the fallbacks for macOS are tested too.
 """
 
 import gc
+import importlib
 import os
 
-import ternmq_remoting  # noqa: F401  before gRPC, whose handlers of forks it switches off
 from tests.support.examples import load_profile
 from tests.support.without_linux import forget_linux
 
 load_profile()
+
+importlib.import_module("ternmq_remoting")  # before gRPC, whose handlers of forks it switches off
 
 # As rarely as in a broker: with Python's 700, cycles were looked for in a tenth of all time.
 gc.set_threshold(50_000, 10, 10)
