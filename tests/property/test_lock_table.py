@@ -1,4 +1,4 @@
-"""Whatever members do, a queue never has two good tokens, and no token is good twice."""
+"""Whatever members do, a queue never has two good tokens, and a token that is over stays so."""
 
 import hypothesis.strategies as st
 from hypothesis import settings
@@ -9,7 +9,8 @@ from tests.support.examples import examples
 
 LEASE_MS = 30
 CLIENTS = st.sampled_from(["a", "b", "c"])
-QUEUES = st.lists(st.sampled_from([QueueKey("T", each) for each in range(3)]), max_size=3)
+KEYS = st.sampled_from([QueueKey("T", each) for each in range(3)])
+QUEUES = st.lists(KEYS, max_size=3)
 
 
 class Members(RuleBasedStateMachine):
@@ -21,6 +22,7 @@ class Members(RuleBasedStateMachine):
         self.now_ms = 0
         self.given: dict[QueueKey, list[tuple[str, int]]] = {}
         self.over: set[tuple[QueueKey, int]] = set()
+        """Tokens that must never be good again; a lease's end alone is not the end of a token."""
 
     @rule(client=CLIENTS, queues=QUEUES)
     def take(self, client: str, queues: list[QueueKey]) -> None:
@@ -38,11 +40,24 @@ class Members(RuleBasedStateMachine):
 
     @rule(client=CLIENTS, queues=QUEUES, pick=st.integers(0, 5))
     def unlock(self, client: str, queues: list[QueueKey], pick: int) -> None:
-        self.locks.unlock("G", client, [(key, self._known(client, key, pick)) for key in queues])
+        unlocked = [(key, self._known(client, key, pick)) for key in queues]
+        self.locks.unlock("G", client, unlocked)
+        self.over.update(unlocked)
+
+    @rule(key=KEYS)
+    def use_without_lock(self, key: QueueKey) -> None:
+        if self.locks.check("G", *key, 0, now_ms=self.now_ms) is None:
+            self.over.update((key, token) for _, token in self.given.get(key, []))
 
     @rule(client=CLIENTS)
     def leave(self, client: str) -> None:
         self.locks.left(client)
+        self.over.update(
+            (key, token)
+            for key, given in self.given.items()
+            for owner, token in given
+            if owner == client
+        )
 
     @rule(by_ms=st.integers(1, 2 * LEASE_MS))
     def wait(self, by_ms: int) -> None:
@@ -51,6 +66,9 @@ class Members(RuleBasedStateMachine):
     @rule()
     def expire(self) -> None:
         self.locks.expire(now_ms=self.now_ms)
+        for key in self.given:
+            if self.locks.holding("G", *key, now_ms=self.now_ms) is None:
+                self.over.update((key, token) for _, token in self.given[key])
 
     def _known(self, client: str, key: QueueKey, pick: int) -> int:
         own = [token for owner, token in self.given.get(key, []) if owner == client]
@@ -66,7 +84,7 @@ class Members(RuleBasedStateMachine):
             ]
             assert good in ([], [given[-1][1]])
             assert not {(key, token) for token in good} & self.over
-            self.over |= {(key, token) for _, token in given if token not in good}
+            self.over.update((key, token) for _, token in given[:-1])
 
 
 Members.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40)
