@@ -87,5 +87,5 @@ class Members(RuleBasedStateMachine):
             self.over.update((key, token) for _, token in given[:-1])
 
 
-Members.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40)
+Members.TestCase.settings = settings(max_examples=examples(200), stateful_step_count=40)
 TestMembers = Members.TestCase
