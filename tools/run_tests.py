@@ -13,6 +13,7 @@ Each run ends with its steps, how long its tests took, and what did not run.
 import functools
 import importlib.util
 import os
+import random
 import re
 import subprocess
 import sys
@@ -159,13 +160,19 @@ def reasons(cases: Iterable[ElementTree.Element]) -> list[str]:
 
 
 def failures(cases: Iterable[ElementTree.Element]) -> list[str]:
-    """Return which tests failed, and the first line of why."""
+    """Return which tests failed, the first line of why, and where."""
     return [
-        f"{name_of(case)}: {line}"
+        f"{name_of(case)}: {line}{_where(found.text or '')}"
         for case in cases
         for found in (*case.iter("failure"), *case.iter("error"))
         for line in (found.get("message") or "no reason is told").splitlines()[:1]
     ]
+
+
+def _where(report: str) -> str:
+    """Return the place that the report of a failure names last: `, at file:line`."""
+    places = re.findall(r'^[ |]*(?:File "([^"]+)", line |(\S+\.py):)(\d+)', report, re.MULTILINE)
+    return "".join(f", at {told or shown}:{line}" for told, shown, line in places[-1:])
 
 
 def times(cases: Iterable[ElementTree.Element]) -> list[Ran]:
@@ -248,8 +255,9 @@ def run_pythons(report: Report) -> None:
             python = ROOT / f".venv-{version}" / "bin" / "python"
             report.step(f"install {name}", functools.partial(install, version, base))
         if version == newest:
-            every = (*QUICK, *SCENARIOS)
-            report.pytest(name, every, *ON_BOTH_CORES, python=python, TESTS_EXAMPLES="fresh")
+            every, seed = (*QUICK, *SCENARIOS), str(random.SystemRandom().randrange(1, 1 << 32))
+            fresh = {"TESTS_EXAMPLES": "fresh", "TESTS_SEED": seed}
+            report.pytest(f"{name}, seed {seed}", every, *ON_BOTH_CORES, python=python, **fresh)
         elif version == MEASURED_ON and IS_CI:
             counted = {"TESTS_EXAMPLES": "few", "COVERAGE_CORE": "sysmon"}
             measured = (*ON_BOTH_CORES, "--cov", "--cov-report=")

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 from typing import cast
 from unittest import mock
@@ -68,7 +70,21 @@ def test_summary_names_failures_and_why(capsys: pytest.CaptureFixture[str], tmp_
     report.pytest("one", [str(failing)], "-p", "no:cacheprovider", f"--rootdir={tmp_path}")
     capsys.readouterr()
     report.print()
-    assert "one: test_x.py::test_x: AssertionError: too\n" in capsys.readouterr().out
+    told = f"one: test_x.py::test_x: AssertionError: too, at {failing}:1\n"
+    assert told in capsys.readouterr().out
+
+
+def test_failure_in_a_group_is_placed(tmp_path: Path) -> None:
+    failing = tmp_path / "test_x.py"
+    lines = ["def test_x():", "    try:", "        [][0]", "    except IndexError as error:"]
+    lines += ["        raise ExceptionGroup('g', [error]) from None"]
+    failing.write_text("\n".join(lines))
+    results = tmp_path / "results.xml"
+    words = ("-q", f"--rootdir={tmp_path}", f"--junitxml={results}", str(failing))
+    subprocess.run([sys.executable, "-m", "pytest", *words], check=False, capture_output=True)
+    (line,) = failures(ElementTree.parse(results).iter("testcase"))
+    assert "IndexError" in line
+    assert line.endswith(f", at {failing}:3")
 
 
 @pytest.mark.parametrize(("is_ci", "passes"), [(False, True), (True, False)])
@@ -114,7 +130,7 @@ def test_every_python_runs_and_newest_tries_everything(
     def note(
         _: Report, name: str, what: tuple[str, ...], *__: object, TESTS_EXAMPLES: str, **___: object
     ) -> None:
-        drawn.setdefault(name, []).append((what, TESTS_EXAMPLES))
+        drawn.setdefault(name.partition(", seed ")[0], []).append((what, TESTS_EXAMPLES))
 
     def find(version: str) -> Path | None:
         return Path() if version in there else None
