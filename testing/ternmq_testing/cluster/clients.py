@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from random import Random
 from types import TracebackType
@@ -27,7 +27,46 @@ T = TypeVar("T")
 _OWN_MODULES: Final = ("ternmq", "contextlib", "asyncio", "threading", "uvloop")
 
 
-class ClientEnvironments:
+class OpenClients:
+    """Open clients of a cluster, and what those that have left did not answer. Threads add theirs.
+
+    Attributes:
+        open: Open clients, each with the place in the test that opened it, if that is known.
+        unanswered: Offsets behind the last messages that consumers which have left took without an
+            answer, by group and queue.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[EnvironmentUser, str] = {}
+        self.unanswered: dict[tuple[str, MessageQueue], int] = {}
+
+    def note_unanswered(self, group: str, queue: MessageQueue, offset: int) -> None:
+        """Add what a consumer took without an answer. See `Environment.on_unanswered`."""
+        key = group, queue
+        self.unanswered[key] = max(offset, self.unanswered.get(key, 0))
+
+    def consumed_topics(self) -> dict[str, set[str]]:
+        """Return the topics of each consumer group."""
+        topics: dict[str, set[str]] = {}
+        for client in list(self.open):
+            if isinstance(client, ClientInstance):
+                for group, consumed in client.consumed_topics.items():
+                    topics.setdefault(group, set()).update(consumed)
+        return topics
+
+    def described(self) -> list[str]:
+        """Return a sentence about each open client: what it is, and the place that opened it."""
+        found: list[str] = []
+        for client, place in list(self.open.items()):
+            kind = "admin client" if isinstance(client, AdminClient) else "client"
+            roles = client.roles if isinstance(client, ClientInstance) else []
+            who = ", ".join(roles) or kind
+            article = "an" if who.startswith("a") else "a"
+            found.append(f"{article} {who} is open{f', opened at {place}' if place else ''}")
+        return found
+
+
+class ClientEnvironments(OpenClients):
     """Environments of a cluster's clients, on any loop of any thread.
 
     Args:
@@ -35,19 +74,15 @@ class ClientEnvironments:
 
     Attributes:
         loop: Event loop of the cluster.
-        open: Open clients, each with the place in the test that opened it, if that is known.
-        unanswered: Offsets behind the last messages that consumers which have left took without an
-            answer, by group and queue.
     """
 
     def __init__(
         self, wires: Wires, time: ClusterTime, random: Random, nameserver: Callable[[], Address]
     ) -> None:
+        super().__init__()
         self._wires, self._time, self._random = wires, time, random
         self._nameserver = nameserver
         self.loop = asyncio.get_running_loop()
-        self.open: dict[EnvironmentUser, str] = {}
-        self.unanswered: dict[tuple[str, MessageQueue], int] = {}
 
     def open_for(self, client: EnvironmentUser) -> AbstractAsyncContextManager[Environment]:
         """Return the environment of one client, to be entered on the loop of the client.
@@ -65,20 +100,12 @@ class ClientEnvironments:
             network=self._wires.of_client(self._nameserver()),
             random=Random(self._random.getrandbits(64)),
             blocking=blocking,
-            on_unanswered=self._note_unanswered,
+            on_unanswered=self.note_unanswered,
         )
 
     def new_pool(self) -> BlockingPool:
         """Return threads for one client."""
         return _WatchedPool(self._time)
-
-    def _note_unanswered(self, group: str, queue: MessageQueue, offset: int) -> None:
-        key = group, queue
-        self.unanswered[key] = max(offset, self.unanswered.get(key, 0))
-
-    def consumed_topics(self) -> dict[str, set[str]]:
-        """Return the topics of each consumer group of the open clients."""
-        return consumed_topics_of(list(self.open))
 
 
 class _ClientEnvironment(AbstractAsyncContextManager[Environment]):
@@ -108,28 +135,6 @@ class _ClientEnvironment(AbstractAsyncContextManager[Environment]):
         if exc_type is not GeneratorExit:  # its loop ends without it, and nothing can be awaited
             del self._environments.open[self._client]
             await self._blocking.close()
-
-
-def consumed_topics_of(clients: Iterable[EnvironmentUser]) -> dict[str, set[str]]:
-    """Return the topics of each consumer group of open clients."""
-    topics: dict[str, set[str]] = {}
-    for client in clients:
-        if isinstance(client, ClientInstance):
-            for group, consumed in client.consumed_topics.items():
-                topics.setdefault(group, set()).update(consumed)
-    return topics
-
-
-def described_clients(clients: Mapping[EnvironmentUser, str]) -> list[str]:
-    """Return a sentence about each open client: what it is, and the place that opened it."""
-    found: list[str] = []
-    for client, place in clients.items():
-        kind = "admin client" if isinstance(client, AdminClient) else "client"
-        roles = client.roles if isinstance(client, ClientInstance) else []
-        who = ", ".join(roles) or kind
-        article = "an" if who.startswith("a") else "a"
-        found.append(f"{article} {who} is open{f', opened at {place}' if place else ''}")
-    return found
 
 
 class _WatchedPool(BlockingPool):

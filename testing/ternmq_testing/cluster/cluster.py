@@ -34,7 +34,7 @@ from ternmq_testing.cluster.broker_settings import (
     refuse_owned,
     split_settings,
 )
-from ternmq_testing.cluster.clients import ClientEnvironments, described_clients
+from ternmq_testing.cluster.clients import ClientEnvironments
 from ternmq_testing.cluster.factories import ClientFactories
 from ternmq_testing.cluster.looking import (
     dead_letters_of,
@@ -420,7 +420,7 @@ class Cluster(ClientFactories, Lifecycle):
             UsageError: `check` is another word.
         """
         clients = self._clients
-        left = [] if clients is None else described_clients(dict(clients.open))
+        left = [] if clients is None else clients.described()
         taken = {} if clients is None else clients.unanswered
         return leaks_of(check, left, lambda: unanswered_of(self._stores, taken))
 

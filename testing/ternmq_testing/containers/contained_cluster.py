@@ -15,7 +15,7 @@ from ternmq_remoting.environment import Environment, EnvironmentSource, Environm
 from ternmq_remoting.system_environment import system_environment
 from ternmq_runtime.blocking_pool import BlockingPool
 from ternmq_runtime.clock import SystemClock
-from ternmq_testing.cluster.clients import consumed_topics_of, described_clients, place_outside
+from ternmq_testing.cluster.clients import OpenClients, place_outside
 from ternmq_testing.cluster.factories import BlockingClientFactories, ClientFactories
 from ternmq_testing.cluster.looking import leaks_of, matching
 from ternmq_testing.cluster.remote_looking import RemoteLook
@@ -42,8 +42,7 @@ class ContainedCluster(BlockingClientFactories):
         self._address = ""
         self._brokers: dict[str, ContainerBroker] = {}
         self._finished: dict[str, dict[MessageQueue, int]] = {}
-        self._open: dict[EnvironmentUser, str] = {}
-        self._unanswered: dict[tuple[str, MessageQueue], int] = {}
+        self._clients = OpenClients()
 
     if not TYPE_CHECKING:
 
@@ -104,20 +103,16 @@ class ContainedCluster(BlockingClientFactories):
     async def _environment_of(
         self, client: EnvironmentUser, nameserver: Address
     ) -> AsyncGenerator[Environment]:
-        self._open[client] = place_outside()
+        self._clients.open[client] = place_outside()
         try:
             async with system_environment() as env:
                 yield replace(
                     env,
                     network=RedirectedNetwork(env.network, nameserver),
-                    on_unanswered=self._note_unanswered,
+                    on_unanswered=self._clients.note_unanswered,
                 )
         finally:
-            del self._open[client]
-
-    def _note_unanswered(self, group: str, queue: "MessageQueue", offset: int) -> None:
-        key = group, queue
-        self._unanswered[key] = max(offset, self._unanswered.get(key, 0))
+            del self._clients.open[client]
 
     def now(self) -> float:
         """Return the time of this machine, Unix seconds."""
@@ -181,10 +176,10 @@ class ContainedCluster(BlockingClientFactories):
         Raises:
             UsageError: `check` is none of the words.
         """
-        taken = dict(self._unanswered)
+        taken = dict(self._clients.unanswered)
         return leaks_of(
             check,
-            described_clients(dict(self._open)),
+            self._clients.described(),
             lambda: self._looked(lambda look: look.unanswered(taken)) if taken else [],
         )
 
@@ -195,10 +190,7 @@ class ContainedCluster(BlockingClientFactories):
     async def look(self, look: Callable[[RemoteLook], Awaitable[T]]) -> T:
         """Return the result of a look, on the running loop."""
         async with AdminClient(env=self.environment) as admin:
-            return await look(RemoteLook(admin, self._finished, self._consumed_topics))
-
-    def _consumed_topics(self) -> dict[str, set[str]]:
-        return consumed_topics_of(list(self._open))
+            return await look(RemoteLook(admin, self._finished, self._clients.consumed_topics))
 
     def _until_all_serve(self, brokers: Sequence[ContainerBroker]) -> None:
         """Wait until brokers are registered, and answer.
