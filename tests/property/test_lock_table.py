@@ -9,8 +9,7 @@ from tests.support.examples import examples
 
 LEASE_MS = 30
 CLIENTS = st.sampled_from(["a", "b", "c"])
-KEYS = st.sampled_from([QueueKey("T", each) for each in range(3)])
-QUEUES = st.lists(KEYS, max_size=3)
+QUEUES = st.lists(st.sampled_from([QueueKey("T", each) for each in range(3)]), max_size=3)
 
 
 class Members(RuleBasedStateMachine):
@@ -22,7 +21,10 @@ class Members(RuleBasedStateMachine):
         self.now_ms = 0
         self.given: dict[QueueKey, list[tuple[str, int]]] = {}
         self.over: set[tuple[QueueKey, int]] = set()
-        """Tokens that must never be good again; a lease's end alone is not the end of a token."""
+        """Tokens that are good again only by a renewal: their leases ended."""
+
+        self.gone: set[tuple[QueueKey, int]] = set()
+        """Tokens that no renewal brings back."""
 
     @rule(client=CLIENTS, queues=QUEUES)
     def take(self, client: str, queues: list[QueueKey]) -> None:
@@ -36,28 +38,27 @@ class Members(RuleBasedStateMachine):
     @rule(client=CLIENTS, queues=QUEUES, pick=st.integers(0, 5))
     def renew(self, client: str, queues: list[QueueKey], pick: int) -> None:
         asked = [(key, token) for key in queues if (token := self._known(client, key, pick))]
-        assert set(self.locks.lock("G", client, asked, now_ms=self.now_ms)) <= set(asked)
+        renewed = set(self.locks.lock("G", client, asked, now_ms=self.now_ms))
+        assert renewed <= set(asked) - self.gone
+        self.over -= renewed
 
     @rule(client=CLIENTS, queues=QUEUES, pick=st.integers(0, 5))
     def unlock(self, client: str, queues: list[QueueKey], pick: int) -> None:
         unlocked = [(key, self._known(client, key, pick)) for key in queues]
         self.locks.unlock("G", client, unlocked)
-        self.over.update(unlocked)
+        self.gone.update(unlocked)
 
-    @rule(key=KEYS)
-    def use_without_lock(self, key: QueueKey) -> None:
-        if self.locks.check("G", *key, 0, now_ms=self.now_ms) is None:
-            self.over.update((key, token) for _, token in self.given.get(key, []))
+    @rule()
+    def use_without_lock(self) -> None:
+        for key in self.given:
+            if self.locks.check("G", *key, 0, now_ms=self.now_ms) is None:
+                self._end(key)
 
     @rule(client=CLIENTS)
     def leave(self, client: str) -> None:
         self.locks.left(client)
-        self.over.update(
-            (key, token)
-            for key, given in self.given.items()
-            for owner, token in given
-            if owner == client
-        )
+        for key in self.given:
+            self.gone.update((key, token) for owner, token in self.given[key] if owner == client)
 
     @rule(by_ms=st.integers(1, 2 * LEASE_MS))
     def wait(self, by_ms: int) -> None:
@@ -68,7 +69,10 @@ class Members(RuleBasedStateMachine):
         self.locks.expire(now_ms=self.now_ms)
         for key in self.given:
             if self.locks.holding("G", *key, now_ms=self.now_ms) is None:
-                self.over.update((key, token) for _, token in self.given[key])
+                self._end(key)
+
+    def _end(self, key: QueueKey) -> None:
+        self.gone.update((key, token) for _, token in self.given.get(key, []))
 
     def _known(self, client: str, key: QueueKey, pick: int) -> int:
         own = [token for owner, token in self.given.get(key, []) if owner == client]
@@ -83,8 +87,9 @@ class Members(RuleBasedStateMachine):
                 if self.locks.check("G", *key, token, now_ms=self.now_ms) is None
             ]
             assert good in ([], [given[-1][1]])
-            assert not {(key, token) for token in good} & self.over
-            self.over.update((key, token) for _, token in given[:-1])
+            assert not {(key, token) for token in good} & (self.over | self.gone)
+            self.over |= {(key, token) for _, token in given if token not in good}
+            self.gone.update((key, token) for _, token in given[:-1])
 
 
 Members.TestCase.settings = settings(max_examples=examples(200), stateful_step_count=40)
