@@ -71,7 +71,8 @@ async def serving(
 
 
 async def client_of(env: Environment, broker: Broker) -> Client:
-    return Client(await env.network.connect([broker.address], expect=broker.identity))
+    address, identity = broker.address, broker.identity
+    return Client(await env.network.connect([address], expect=identity, timeout_s=SOON_S))
 
 
 @pytest.mark.parametrize("mode", FlushMode)

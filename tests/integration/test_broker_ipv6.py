@@ -41,7 +41,10 @@ def test_records_carry_ipv6_hosts_end_to_end(tmp_path: Path) -> None:
             system_environment() as env,
             Broker(config, STORE, env) as broker,
         ):
-            client = Client(await env.network.connect([broker.address], expect=broker.identity))
+            connection = await env.network.connect(
+                [broker.address], expect=broker.identity, timeout_s=30
+            )
+            client = Client(connection)
             sender = await client.open_sender()
             assert (len(sender.opened.born_host), len(sender.opened.store_host)) == (20, 20)
             await sender.send(*(sender.record("A", b"%d" % number) for number in range(3)))

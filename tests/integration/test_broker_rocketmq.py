@@ -56,7 +56,7 @@ def test_messages_topics_groups_and_offsets_of_rocketmq_are_served(tmp_path: Pat
             system_environment() as env,
             Broker(config, StoreConfig(), env) as broker,
         ):
-            client = Client(await env.network.connect([broker.address]))
+            client = Client(await env.network.connect([broker.address], timeout_s=30))
             for topic, queue_id in [key for key in units if is_read_forbidden(key[0])]:
                 with pytest.raises(PermissionRefused, match=topic):
                     await client.pull(topic, 0, queue_id=queue_id)

@@ -61,7 +61,7 @@ def give_up(nameserver: str, topic: str, group: str) -> None:
         async with AdminClient(client=config) as admin, system_environment() as env:
             (data,) = await admin.brokers()
             assert data.master is not None
-            connection = await env.network.connect(data.master.endpoints[-1:])
+            connection = await env.network.connect(data.master.endpoints[-1:], timeout_s=30)
             everything = messages.Subscription(expression="*")
             pull = messages.PullRequest(topic=topic, subscription=everything)
             pulled = await connection.call(PULL, pull, timeout_s=30)
@@ -184,7 +184,8 @@ def told(address: str, rpc: UnaryRpc[Any, Any], request: Message) -> None:
 
     async def main() -> None:
         async with system_environment() as env:
-            connection = await env.network.connect([parse_address(address, setting="")])
+            peer = parse_address(address, setting="")
+            connection = await env.network.connect([peer], timeout_s=30)
             await connection.call(rpc, request, timeout_s=30)
             await connection.close()
 

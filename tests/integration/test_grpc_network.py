@@ -160,7 +160,7 @@ def test_connection_finds_its_server_again() -> None:
     async def test() -> None:
         network = GrpcNetwork(grace_s=0)
         async with network.serve(EchoService().handlers(), ANY_PORT) as first:
-            link = await network.connect([first.address])
+            link = await network.connect([first.address], timeout_s=30)
         assert isinstance(await error_of(send(link, "T")), TransportError)
         async with network.serve(EchoService().handlers(), first.address):
             async with asyncio.timeout(60):
@@ -277,15 +277,16 @@ def test_connect_keeps_the_expected_peer() -> None:
             network.serve([], ANY_PORT, identity=ME) as friend,
         ):
             addresses = [NOBODY, stranger.address, nameless.address, friend.address]
-            link = await network.connect(addresses, expect=replace(ME, epoch=2))
+            link = await network.connect(addresses, expect=replace(ME, epoch=2), timeout_s=30)
             assert link.address == friend.address
             await link.close()
-            error = await error_of(network.connect(addresses, expect=replace(ME, epoch=4)))
+            later = replace(ME, epoch=4)
+            error = await error_of(network.connect(addresses, expect=later, timeout_s=30))
             assert type(error) is Unreachable
             for address in addresses:
                 assert str(address) in str(error)
             assert "broker-b" in str(error)
-            link = await network.connect([NOBODY, nameless.address])
+            link = await network.connect([NOBODY, nameless.address], timeout_s=30)
             assert link.address == nameless.address
             await link.close()
             assert type(await error_of(network.connect([]))) is Unreachable
@@ -315,7 +316,7 @@ def test_environment_of_real_processes_is_complete() -> None:
             assert await env.blocking.run(len, b"abc") == 3
             assert 0 <= env.random.random() < 1
             async with env.network.serve([], ANY_PORT) as server:
-                await (await env.network.connect([server.address])).close()
+                await (await env.network.connect([server.address], timeout_s=30)).close()
 
     run(test)
 

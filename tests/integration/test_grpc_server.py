@@ -101,7 +101,7 @@ def test_closing_server_ends_streams_at_once_and_lets_calls_finish() -> None:
     async def test() -> None:
         network, service = GrpcNetwork(grace_s=10), EchoService()
         async with network.serve(service.handlers(), ANY_PORT) as server:
-            link = await network.connect([server.address])
+            link = await network.connect([server.address], timeout_s=30)
             opened = await open_stream(link)
 
             async def reader() -> TernError:
@@ -129,7 +129,7 @@ def test_port_between_two_servers_is_taken_and_says_so() -> None:
         network = GrpcNetwork()
         listener = network.listener(ANY_PORT)
         async with listener.serve(EchoService().handlers()) as server:
-            link = await network.connect([server.address])
+            link = await network.connect([server.address], timeout_s=30)
         with pytest.raises(CannotListen, match="in use"):
             async with network.serve([], server.address):
                 pass
@@ -150,7 +150,7 @@ def test_call_outlasting_the_grace_period_is_cut_off() -> None:
     async def test() -> None:
         network, service = GrpcNetwork(grace_s=0.1), EchoService()
         async with network.serve(service.handlers(), ANY_PORT) as server:
-            link = await network.connect([server.address])
+            link = await network.connect([server.address], timeout_s=30)
             held = asyncio.ensure_future(error_of(send(link, "hold")))
             await service.arrived.wait()
         assert (await held).may_have_happened

@@ -128,7 +128,7 @@ def test_largest_tables_are_registered_and_listed_in_pages() -> None:
             port = free_port()
             async with nameserver(env, port):
                 address = Address("127.0.0.1", port)
-                connection = await env.network.connect([address])
+                connection = await env.network.connect([address], timeout_s=SOON_S)
                 names: list[str] = []
                 for broker in ("a", "b", "c"):
                     topics = TopicTable(DataVersion(1))

@@ -48,7 +48,7 @@ async def broker(
 
 async def committed(env: Environment, member: Broker) -> int:
     """Return how many messages the group has finished, as a member has it."""
-    connection = await env.network.connect([member.address])
+    connection = await env.network.connect([member.address], timeout_s=SOON_S)
     total = 0
     for queue_id in range(4):
         request = groups.QueryOffsetRequest(group="g", topic="orders", queue_id=queue_id)

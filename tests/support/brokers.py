@@ -35,7 +35,7 @@ from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_testing.memory.memory_files import MemoryFileSystem
 from ternmq_testing.memory.memory_network import MemoryNetwork
 from ternmq_testing.time.virtual_time import VirtualClock, virtual_environment
-from tests.support.processes import eventually
+from tests.support.processes import SOON_S, eventually
 from tests.support.records import record, sizes_of
 
 CONFIG = BrokerConfig(
@@ -201,7 +201,7 @@ async def connected(*addresses: str, expect: Identity | None = None) -> AsyncGen
     """Give a client, over gRPC, of the first broker that answers, or of the expected one."""
     found = [parse_address(each, setting="address") for each in addresses]
     async with system_environment() as env:
-        client = Client(await env.network.connect(found, expect=expect))
+        client = Client(await env.network.connect(found, expect=expect, timeout_s=SOON_S))
         try:
             yield client
         finally:

@@ -121,7 +121,7 @@ async def echoing() -> AsyncGenerator[tuple[EchoService, Server, Connection]]:
     """Serve an `EchoService` as `ME` over gRPC, and connect to it."""
     network, service = GrpcNetwork(), EchoService()
     async with network.serve(service.handlers(), ANY_PORT, identity=ME) as server:
-        link = await network.connect([server.address])
+        link = await network.connect([server.address], timeout_s=30)
         try:
             yield service, server, link
         finally:
