@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, Protocol
 
+from ternmq_client.heartbeat_data import HeartbeatData
 from ternmq_client.retry_policy import RetryPolicy
 from ternmq_model.errors import (
     ClosedError,
@@ -66,31 +67,6 @@ class SessionOwner(Protocol):
         ...
 
 
-class HeartbeatData:
-    """Groups of one client, in every heartbeat. Owned by `BrokerSessions`."""
-
-    def __init__(self) -> None:
-        self.producers: set[str] = set()
-        self.consumers: dict[str, groups.ConsumerGroup] = {}
-
-    def hello(self, client_id: str, incarnation: str) -> groups.SessionRequest:
-        """Return the first message of a stream."""
-        hello = groups.Hello(
-            client_id=client_id,
-            incarnation=incarnation,
-            producer_groups=sorted(self.producers),
-            consumer_groups=self.consumers.values(),
-        )
-        return groups.SessionRequest(hello=hello)
-
-    def heartbeat(self) -> groups.SessionRequest:
-        """Return a heartbeat."""
-        heartbeat = groups.Heartbeat(
-            producer_groups=sorted(self.producers), consumer_groups=self.consumers.values()
-        )
-        return groups.SessionRequest(heartbeat=heartbeat)
-
-
 class BrokerSession:
     """Session with one broker. A broken stream is opened again. Owned by `BrokerSessions`."""
 
@@ -126,6 +102,9 @@ class BrokerSession:
         self._stream: SessionStream | None = None
         self._is_closing = False
         self._failures = 0
+        self.reached = asyncio.Event()
+        """Event that ends the pause before the next attempt: the broker has been connected."""
+
         self.attempted = asyncio.Event()
         """Event that is set after the first attempt."""
 
@@ -159,9 +138,11 @@ class BrokerSession:
                 )
             self.error = error
             self.attempted.set()
-            await self._owner.env.timers.sleep(
-                self._retry.delay_s(self._failures, self._owner.env.random)
-            )
+            self.reached.clear()
+            delay_s = self._retry.delay_s(self._failures, self._owner.env.random)
+            with suppress(TimeoutError):
+                async with self._owner.env.timers.timeout(delay_s):
+                    await self.reached.wait()
 
     def send_heartbeat(self) -> None:
         """Send a heartbeat with changed data now."""
@@ -392,6 +373,11 @@ class BrokerSessions:
             del self._open[key]
             logger.info("session closed broker=%s id=%s", *key)
             self._tasks.spawn(_end(session, task), f"end session {key[0]} {key[1]}")
+
+    def reach(self, broker_name: str, broker_id: int) -> None:
+        """Open a lost Session now, without its pause: the broker has been connected."""
+        if (opened := self._open.get((broker_name, broker_id))) is not None:
+            opened[0].reached.set()
 
     def open_since_ms(self, broker_name: str, broker_id: int) -> int | None:
         """Return the begin of the Session with a member, monotonic ms; None = no Session."""

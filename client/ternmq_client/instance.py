@@ -349,6 +349,7 @@ class _Opened:
         epoch = 0 if connection.identity is None else connection.identity.epoch
         self.read_replicas.reached(broker_name, broker_id, epoch)
         self.routes.trust(broker_name, broker_id)
+        self.sessions.reach(broker_name, broker_id)
         logger.info(
             "broker connected broker=%s id=%s epoch=%s address=%s",
             broker_name,

@@ -227,6 +227,21 @@ def test_broken_session_is_reopened_by_the_same_incarnation() -> None:
     run_in_virtual_time(main())
 
 
+def test_lost_session_is_reopened_as_soon_as_the_broker_is_connected() -> None:
+    async def main() -> None:
+        async with ToyCluster() as cluster, client_of(cluster) as client:
+            await client.join_group(readers(TOPIC), lambda: None)
+            for outages in range(1, 6):
+                await cluster.stop(cluster.first)
+                await asyncio.sleep(20)  # attempts are up to 8 s apart
+                await cluster.start(cluster.first)
+                await client.broker("broker-0")
+                await asyncio.sleep(0.1)
+                assert len(cluster.first.sessions.hellos) == 1 + outages
+
+    run_in_virtual_time(main())
+
+
 def test_refused_session_is_raised_to_the_joining_consumer() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, client_of(cluster) as client:

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_client.broker_session import BrokerSession, HeartbeatData
+from ternmq_client.broker_session import BrokerSession
+from ternmq_client.heartbeat_data import HeartbeatData
 from ternmq_client.retry_policy import RetryPolicy
 from ternmq_model.errors import ConnectionLost, TernError, refusal
 from ternmq_model.response_code import ResponseCode
