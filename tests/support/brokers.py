@@ -197,11 +197,13 @@ class Client:
 
 
 @asynccontextmanager
-async def connected(*addresses: str, expect: Identity | None = None) -> AsyncGenerator[Client]:
+async def connected(
+    *addresses: str, expect: Identity | None = None, timeout_s: float = SOON_S
+) -> AsyncGenerator[Client]:
     """Give a client, over gRPC, of the first broker that answers, or of the expected one."""
     found = [parse_address(each, setting="address") for each in addresses]
     async with system_environment() as env:
-        client = Client(await env.network.connect(found, expect=expect, timeout_s=SOON_S))
+        client = Client(await env.network.connect(found, expect=expect, timeout_s=timeout_s))
         try:
             yield client
         finally:

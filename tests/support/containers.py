@@ -142,7 +142,7 @@ async def join(service: str) -> None:
 async def is_served(service: str) -> bool:
     """Tell whether a service serves this machine."""
     try:
-        async with connected(f"127.0.0.1:{PORTS[service]}"):
+        async with connected(f"127.0.0.1:{PORTS[service]}", timeout_s=1):
             return True
     except TernError:
         return False
