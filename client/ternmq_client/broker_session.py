@@ -20,6 +20,7 @@ from ternmq_model.errors import (
     RequestTimedOut,
     TernError,
     TransportError,
+    Unreachable,
     refusal,
 )
 from ternmq_model.route import MASTER_ID
@@ -103,7 +104,7 @@ class BrokerSession:
         self._is_closing = False
         self._failures = 0
         self.reached = asyncio.Event()
-        """Event that ends the pause before the next attempt: the broker has been connected."""
+        """Event that ends the pause before the next attempt: the broker is back."""
 
         self.attempted = asyncio.Event()
         """Event that is set after the first attempt."""
@@ -375,8 +376,12 @@ class BrokerSessions:
             self._tasks.spawn(_end(session, task), f"end session {key[0]} {key[1]}")
 
     def reach(self, broker_name: str, broker_id: int) -> None:
-        """Open a lost Session now, without its pause: the broker has been connected."""
-        if (opened := self._open.get((broker_name, broker_id))) is not None:
+        """Open a lost Session without its pause if its broker was away: it has been connected.
+
+        A broker that breaks Sessions must not break new connections at the pace of their users.
+        """
+        opened = self._open.get((broker_name, broker_id))
+        if opened is not None and isinstance(opened[0].error, Unreachable):
             opened[0].reached.set()
 
     def open_since_ms(self, broker_name: str, broker_id: int) -> int | None:

@@ -58,7 +58,7 @@ class ClientConfig:
 
     session_retry_s: float = 1.0
     """Longest wait before the first attempt to reopen a broken Session, s. The wait doubles with
-    each attempt, up to 8 times this value; a new connection to the broker ends it."""
+    each attempt, up to 8 times this value. A new connection to a broker that was away ends it."""
 
     trace: bool = False
     """Message traces: records of sends and listener calls, sent to `trace_topic` a moment later.
