@@ -11,23 +11,15 @@ import pytest
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
 from ternmq_model.address import Address
-from ternmq_model.errors import (
-    ClosedError,
-    ConnectionLost,
-    RefusedError,
-    TopicNotFound,
-    Unreachable,
-    refusal,
-)
+from ternmq_model.errors import ClosedError, RefusedError, TopicNotFound, Unreachable, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerMember
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.rpc import Call, Identity
+from ternmq_remoting.rpc import Identity
 from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.toy_broker import ToyBroker
 from tests.support.toy_cluster import ToyCluster
-from tests.support.toy_groups import SessionStream, ToySessions
 from tests.support.toy_log import TOPIC
 
 YOUNG_S = 6
@@ -232,44 +224,6 @@ def test_broken_session_is_reopened_by_the_same_incarnation() -> None:
             await asyncio.sleep(10)
             assert broker.sessions.hellos == [first] * 3
 
-    run_in_virtual_time(main())
-
-
-def test_lost_session_is_reopened_as_soon_as_the_broker_is_connected() -> None:
-    async def main() -> None:
-        async with ToyCluster() as cluster, client_of(cluster) as client:
-            await client.join_group(readers(TOPIC), lambda: None)
-            for outages in range(1, 6):
-                await cluster.stop(cluster.first)
-                await asyncio.sleep(20)  # attempts are up to 8 s apart
-                await cluster.start(cluster.first)
-                await client.broker("broker-0")
-                await asyncio.sleep(0.1)
-                assert len(cluster.first.sessions.hellos) == 1 + outages
-
-    run_in_virtual_time(main())
-
-
-def test_broker_that_breaks_sessions_is_dialled_no_more_often_for_its_other_users(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    hellos: list[groups.Hello] = []
-
-    async def broken(_: ToySessions, stream: SessionStream, _call: Call) -> None:
-        hello = await stream.read()
-        assert hello is not None
-        hellos.append(hello.hello)
-        raise ConnectionLost("a proxy ends streams")
-
-    async def main() -> None:
-        async with ToyCluster() as cluster, client_of(cluster) as client:
-            await client.join_group(readers(TOPIC), lambda: None)
-            for _ in range(600):
-                await client.broker("broker-0")
-                await asyncio.sleep(0.1)
-            assert 8 < len(hellos) < 60  # pauses of 4 s on average, shorter ones at first
-
-    monkeypatch.setattr(ToySessions, "session", broken)
     run_in_virtual_time(main())
 
 
