@@ -229,7 +229,9 @@ def install(version: str, base: Path) -> bool:
     words = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
     plugins = ("pytest-asyncio", "pytest-cov", "pytest-timeout", "pytest-xdist")
     tools = ("pytest", *plugins, "anyio", "hypothesis", "testcontainers", "uvloop")
-    if subprocess.call([python, *words, "--editable", ".[compression,spark]", *tools], cwd=ROOT):
+    if subprocess.call(
+        [python, *words, "--editable", ".[compression,security,spark]", *tools], cwd=ROOT
+    ):
         return False
     stamp.touch()
     return True

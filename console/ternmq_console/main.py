@@ -136,6 +136,16 @@ store = LazyGroup(
     },
 )
 
+cert = LazyGroup(
+    name="cert",
+    help="Make certificates for development, and show one.",
+    lazy={
+        "ca": (".cert:ca", "Make a certificate authority."),
+        "issue": (".cert:issue", "Make a certificate for a user or a service."),
+        "show": (".cert:show", "Show the subject, names and dates of a certificate."),
+    },
+)
+
 pipeline = LazyGroup(
     name="pipeline",
     help="Archive, replay and redrive with Spark; report on a cluster.",
@@ -157,6 +167,7 @@ _GROUPS: Final = (
     offset,
     stats,
     store,
+    cert,
     pipeline,
 )
 

@@ -79,6 +79,9 @@ MISSING: Final[dict[str, tuple[str, ...]]] = {
     "pipeline replay": ("there --topic none --dry-run",),
     "pipeline redrive": ("--group none --dry-run",),
     "pipeline report": (),
+    "cert ca": (),
+    "cert issue": (f"x --out {NOWHERE}",),
+    "cert show": (NOWHERE,),
     "broker status": ("none",),
     "broker ha": ("none",),
     "broker promote": ("none --broker-id 1 --yes", "broker-a --broker-id 7 --yes"),
@@ -188,6 +191,7 @@ VERBS: Final = tuple(verbs())
 LOCAL: Final = {
     *SERVICES,
     *("store dump", "store check", "store repair", "broker forget-epoch", "broker repair-epoch"),
+    *("cert ca", "cert issue", "cert show"),
 }
 """Verbs that ask nobody, or look into a directory before they do."""
 

@@ -30,6 +30,7 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
 
 THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "click": frozenset({"console"}),
+    "cryptography": frozenset({"console"}),
     "google": frozenset(ARROWS) - {"model", "store", "runtime"},
     "grpc": frozenset({"remoting"}),
     "grpc_health": frozenset({"remoting"}),

@@ -33,7 +33,14 @@ USAGE: Final = 2
 NOT_FOUND: Final = 3
 UNREACHABLE: Final = 4
 
-_NOT_FOUND: Final = (TopicNotFound, GroupNotFound, MessageNotFound, StoreNotFound, ClientNotOnline)
+_NOT_FOUND: Final = (
+    TopicNotFound,
+    GroupNotFound,
+    MessageNotFound,
+    StoreNotFound,
+    ClientNotOnline,
+    FileNotFoundError,
+)
 
 
 def exit_code(error: BaseException) -> int:

@@ -16,7 +16,6 @@ from ternmq_model.errors import (
     IllegalName,
     SettingsError,
     StoreLocked,
-    TernError,
     Unreachable,
     refusal,
 )
@@ -34,6 +33,7 @@ from ternmq_model.response_code import ResponseCode
         (refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "group x"), 3),
         (refusal(ResponseCode.QUERY_NOT_FOUND, "message x"), 3),
         (refusal(ResponseCode.BROKER_NOT_EXIST, "broker x"), 3),
+        (FileNotFoundError(2, "No such file or directory", "x"), 3),
         (Unreachable("127.0.0.1:1"), 4),
         (ConnectionLost("127.0.0.1:1"), 4),
         (refusal(ResponseCode.SYSTEM_BUSY, "busy"), 1),
@@ -41,7 +41,7 @@ from ternmq_model.response_code import ResponseCode
         (CannotListen("127.0.0.1:9876"), 1),
     ],
 )
-def test_error_has_the_exit_code_of_its_kind(error: TernError, code: int) -> None:
+def test_error_has_the_exit_code_of_its_kind(error: Exception, code: int) -> None:
     assert exit_code(error) == code
 
 
