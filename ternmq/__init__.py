@@ -98,6 +98,7 @@ from ternmq_producer.send_statistics import SendStatistics as SendStatistics
 from ternmq_producer.transactions.transaction_producer import (
     TransactionProducer as TransactionProducer,
 )
+from ternmq_remoting.tls import Credentials as Credentials
 from ternmq_runtime.settings.field_docs import describe_fields as _describe_fields
 from ternmq_runtime.signals import run as run
 
@@ -130,6 +131,7 @@ __all__ = [
     "ConsumeStatus",
     "CorruptBody",
     "CorruptRecord",
+    "Credentials",
     "Fault",
     "GroupNotFound",
     "IllegalMessage",

@@ -181,7 +181,9 @@ class Broker(Lifecycle):
         is_forced, is_promoted = self._config.force_master, False
         clock = SteadyClock(self._env.clock, follow_after_ms=self._config.clock_follow_ms)
         env = replace(self._env, clock=clock)
-        self._listener = listener = env.network.listener(self._listen)
+        self._listener = listener = env.network.listener(
+            self._listen, plain_port=self._config.plain_port
+        )
         while not self._leaving.is_set():
             begun_ms = self._env.clock.monotonic_ms()
             self._term = Term(

@@ -86,10 +86,14 @@ class BrokerConfig:
     """Directory of messages, tables and offsets. One broker at a time may have it open."""
 
     listen: str = "127.0.0.1"
-    """Host to listen on. `0.0.0.0` or `::` = every interface, without authentication."""
+    """Host to listen on. `0.0.0.0` or `::` = every interface."""
 
     port: int = 10911
     """Port to listen on; 0 = any free one."""
+
+    plain_port: int | None = None
+    """Second port, without TLS, beside `port` with TLS: for the move of a running cluster. It is
+    registered behind that of `port`. None = none."""
 
     advertised: tuple[str, ...] = ()
     """Addresses at which clients reach this broker, as `HOST:PORT`, best first. The host `*` = the
@@ -360,12 +364,13 @@ class BrokerConfig:
         """
         if self.advertised:
             return self.advertised_addresses
+        ports = (port,) if self.plain_port is None else (port, self.plain_port)
         host = self.listen_address.host
         if not is_unspecified(host):
-            return (Address(host, port),)
-        named = Address(self.hostname or socket.gethostname(), port)
-        everywhere = Address(ANY_HOST, port)
-        return (named, everywhere) if named.is_legal_endpoint else (everywhere,)
+            return tuple(Address(host, each) for each in ports)
+        hosts = (self.hostname or socket.gethostname(), ANY_HOST)
+        found = [Address(host, each) for each in ports for host in hosts]
+        return tuple(each for each in found if each.is_legal_endpoint)
 
     @property
     def own_name(self) -> str:

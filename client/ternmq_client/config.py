@@ -13,6 +13,7 @@ from ternmq_model.arguments import check_kinds, is_kind
 from ternmq_model.default_nameserver import DEFAULT_NAMESERVER, NAMESERVER_VARIABLE
 from ternmq_model.errors import ConfigError, IllegalName
 from ternmq_model.names import TRACE_TOPIC, check_topic
+from ternmq_remoting.tls import Credentials
 
 T = TypeVar("T")
 
@@ -43,6 +44,10 @@ class ClientConfig:
     instance_name: str = ""
     """Second half of the client id, unique among the live clients of a host. Empty = made from
     process id, start time and a random number."""
+
+    credentials: Credentials | None = None
+    """Certificates of the client. None = those of the file that the variable
+    TERNMQ_CREDENTIALS_FILE names; without the variable no connection uses TLS."""
 
     request_timeout_s: float = 3.0
     """Time limit for the answer to one request."""

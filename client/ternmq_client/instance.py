@@ -45,12 +45,10 @@ SESSION_DELAY_FACTOR_MAX = 8
 class ClientInstance(Lifecycle):
     """Client of a cluster, open inside `async with`.
 
-    Entering sends no request: connections to NameServers and brokers are opened when they are
-    needed. Leaving sends goodbyes to the brokers, and then ends every task and connection. One task
-    must enter and leave the block. A crashed task of the client cancels the block.
-
-    The client owns all objects that its properties return. Use it only on the event loop that
-    entered it.
+    Entering sends no request: connections to services are opened when they are needed. Leaving
+    sends goodbyes to the brokers, and then ends every task and connection. One task must enter and
+    leave the block. A crashed task of the client cancels the block. The client owns all objects
+    that its properties return. Use it only on the event loop that entered it.
 
     Args:
         config: Settings of the client.
@@ -72,7 +70,9 @@ class ClientInstance(Lifecycle):
         if self._opened is not None:
             raise ClosedError("the client is already open")
         env = await stack.enter_async_context(
-            client_environment(self._given_env, self, calls_wait_s=CALLS_WAIT_S)
+            client_environment(
+                self._given_env, self, self.config.credentials, calls_wait_s=CALLS_WAIT_S
+            )
         )
         tasks = OwnedTasks()
         self._opened = opened = _Opened(self.config, env, tasks)

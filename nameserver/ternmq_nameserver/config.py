@@ -23,10 +23,14 @@ class NameServerConfig:
     """
 
     listen: str = "127.0.0.1"
-    """Host to listen on. `0.0.0.0` or `::` = every interface, without authentication."""
+    """Host to listen on. `0.0.0.0` or `::` = every interface."""
 
     port: int = 9876
     """Port to listen on; 0 = any free one."""
+
+    plain_port: int | None = None
+    """Second port, without TLS, beside `port` with TLS: for the move of a running cluster. None =
+    none."""
 
     data: Path | None = None
     """Directory of the key-value settings and of the highest epoch of each broker name. Without one
@@ -45,6 +49,7 @@ class NameServerConfig:
     def __post_init__(self) -> None:
         for setting, value, least, most in (
             ("port", self.port, 0, PORT_MAX),
+            ("plain_port", self.plain_port or 1, 1, PORT_MAX),
             ("expiry_ms", self.expiry_ms, EXPIRY_MS_LEAST, EXPIRY_MS_MAX),
             ("registered_bytes_max", self.registered_bytes_max, 1 << 20, 64 << 30),
             ("scan_interval_s", self.scan_interval_s, 0.1, 60.0),

@@ -74,9 +74,9 @@ class NameServer(Lifecycle):
             timers=env.timers,
         )
         await stack.enter_async_context(jobs)
-        self._server = await stack.enter_async_context(
-            env.network.serve(service.handlers(), config.listen_address)
-        )
+        listener = env.network.listener(config.listen_address, plain_port=config.plain_port)
+        listener.stays_open = False
+        self._server = await stack.enter_async_context(listener.serve(service.handlers()))
         stack.callback(self._forget)
 
     def _forget(self) -> None:

@@ -138,13 +138,36 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
         )
 
 
+def _channel_to(
+    address: Address, credentials: grpc.ChannelCredentials | None, tls_name: str
+) -> grpc.aio.Channel:
+    target = target_of(address)
+    if credentials is None:
+        return grpc.aio.insecure_channel(target, options=CLIENT_OPTIONS)
+    name = [("grpc.ssl_target_name_override", tls_name)] if tls_name else []
+    return grpc.aio.secure_channel(target, credentials, options=[*CLIENT_OPTIONS, *name])
+
+
 class GrpcConnection:
     """Channel to one address. It owns its calls and streams until `close`."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(
+        self,
+        address: Address,
+        credentials: grpc.ChannelCredentials | None = None,
+        *,
+        tls_name: str = "",
+    ) -> None:
+        """Create a channel, which connects at its first call.
+
+        Args:
+            address: Address of the peer.
+            credentials: Credentials of the channel; None = no TLS.
+            tls_name: Name in the peer's certificate; empty = the host of `address`.
+        """
         self._address = address
         self._peer = str(address)
-        self._channel = grpc.aio.insecure_channel(target_of(address), options=CLIENT_OPTIONS)
+        self._channel = _channel_to(address, credentials, tls_name)
         self._unary: dict[UnaryRpc[Any, Any], Callable[..., Any]] = {}
         self._stream: dict[StreamRpc[Any, Any], Callable[..., Any]] = {}
         self._is_closed = False

@@ -1,4 +1,4 @@
-"""Network of real processes: gRPC without encryption, on loopback by default."""
+"""Network of real processes: gRPC, with or without TLS."""
 
 import asyncio
 import os
@@ -10,10 +10,12 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from ternmq_model.errors import TernError, Unreachable
 from ternmq_remoting.connection import GrpcConnection
+from ternmq_remoting.grpc_tls import ChannelCertificates
 from ternmq_remoting.health import CHECK
 from ternmq_remoting.peer import is_expected, texts_of
 from ternmq_remoting.rpc import Address, Connection, Handler, Identity, Server
 from ternmq_remoting.server import GrpcListener
+from ternmq_remoting.tls import Credentials, TlsConfig
 from ternmq_runtime.fork_safety import check_process
 
 _KEPT_BUFFER_BYTES: Final = 8 << 20
@@ -30,13 +32,23 @@ class GrpcNetwork:
     _process_id: ClassVar[int] = 0
     """Process in which gRPC began; 0 = none."""
 
-    def __init__(self, *, grace_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        *,
+        grace_s: float = 5.0,
+        tls: TlsConfig | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
         """Create a network.
 
         Args:
             grace_s: Time for running unary calls of a closing server, s. Streams end at once.
+            tls: TLS of servers; None = none.
+            credentials: Credentials of connections; None = no TLS.
         """
         self._grace_s = grace_s
+        self._tls = tls or TlsConfig()
+        self._certificates = ChannelCertificates(credentials or Credentials())
 
     @classmethod
     def check_process(cls) -> None:
@@ -66,14 +78,19 @@ class GrpcNetwork:
     ) -> Connection:
         """Try `addresses` concurrently and return a connection to the first expected peer.
 
-        Cancelling closes all attempts.
+        With TLS the certificate of an expected peer has its broker name, and that of any other peer
+        the host of its address. Cancelling closes all attempts.
 
         Raises:
             Unreachable: No address answers, or no peer is the expected one. The error names each.
             ClosedError: This process was forked from one in which gRPC had begun.
         """
         self.begin()
-        connections = [GrpcConnection(address) for address in addresses]
+        credentials = self._certificates.credentials()
+        tls_name = expect.name if expect is not None else ""
+        connections = [
+            GrpcConnection(address, credentials, tls_name=tls_name) for address in addresses
+        ]
         kept: GrpcConnection | None = None
         try:
             async with asyncio.TaskGroup() as group:
@@ -111,18 +128,18 @@ class GrpcNetwork:
         Raises:
             ClosedError: See `connect`.
         """
-        self.begin()
-        listener = GrpcListener(listen, grace_s=self._grace_s, stays_open=False)
+        listener = self.listener(listen)
+        listener.stays_open = False
         return listener.serve(handlers, identity=identity)
 
-    def listener(self, listen: Address) -> GrpcListener:
+    def listener(self, listen: Address, *, plain_port: int | None = None) -> GrpcListener:
         """Return a port that stays open from one server to the next.
 
         Raises:
             ClosedError: See `connect`.
         """
         self.begin()
-        return GrpcListener(listen, grace_s=self._grace_s)
+        return GrpcListener(listen, grace_s=self._grace_s, tls=self._tls, plain_port=plain_port)
 
 
 async def _probe(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import unquote
 
-from ternmq_remoting.rpc import Address, Identity
+from ternmq_remoting.rpc import ANY_MEMBER, Address, Identity
 
 
 @lru_cache(maxsize=1024)
@@ -43,7 +43,7 @@ def is_expected(found: Identity | None, expect: Identity | None) -> bool:
         return True
     return (
         found is not None
-        and (found.cluster, found.name, found.broker_id)
-        == (expect.cluster, expect.name, expect.broker_id)
+        and (found.cluster, found.name) == (expect.cluster, expect.name)
+        and expect.broker_id in (found.broker_id, ANY_MEMBER)
         and found.epoch >= expect.epoch
     )

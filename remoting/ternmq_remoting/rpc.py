@@ -8,7 +8,7 @@ contract.
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from google.protobuf.message import Message as ProtoMessage
 
@@ -56,6 +56,10 @@ class StreamRpc(Generic[Req, Rep]):
         return f"/{self.service}/{self.name}"
 
 
+ANY_MEMBER: Final = -1
+"""Broker id in an expected identity for which each member of the name is the expected one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Identity of a server, in the initial metadata of every reply.
@@ -97,6 +101,18 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerCertificate:
+    """Certificate of a caller, which its transport has verified."""
+
+    subject: str
+    """Distinguished name, such as `CN=shop,O=Example`: the text of gRPC's `x509_subject`, which has
+    the form of RFC 4514, with OpenSSL's names of the attributes."""
+
+    common_name: str
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """Caller of a handler."""
 
@@ -105,6 +121,9 @@ class Call:
 
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     """Metadata by lower-case key. TernMQ's clients send ternmq-language and ternmq-version."""
+
+    certificate: PeerCertificate | None = None
+    """Certificate of the caller; None = it showed none."""
 
 
 class Readable(Protocol[ReadT_co]):
@@ -295,8 +314,13 @@ class Network(Protocol):
         """
         ...
 
-    def listener(self, listen: Address) -> Listener:
-        """Return a port that its first server binds."""
+    def listener(self, listen: Address, *, plain_port: int | None = None) -> Listener:
+        """Return a port that its first server binds.
+
+        Args:
+            listen: Address of the port.
+            plain_port: Second port, without TLS, for the move of a running cluster; None = none.
+        """
         ...
 
 

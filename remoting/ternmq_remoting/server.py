@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Never, TypeVar, cast
@@ -17,6 +17,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.converters import status_of
 from ternmq_remoting.encoded_message import EncodedMessage
 from ternmq_remoting.grpc_options import MESSAGE_BYTES_MAX, SERVER_OPTIONS
+from ternmq_remoting.grpc_tls import ServerCertificates, certificate_of
 from ternmq_remoting.health import SERVICE as HEALTH_SERVICE
 from ternmq_remoting.health import HealthService
 from ternmq_remoting.local_health import answering
@@ -25,6 +26,7 @@ from ternmq_remoting.reflection import ReflectionService
 from ternmq_remoting.request_parser import UnparsableRequest, request_parser
 from ternmq_remoting.rpc import Address, Call, Handler, Identity, Server, UnaryRpc
 from ternmq_remoting.status import NOT_BEGUN_KEY, GrpcStatus, refusal_of, status_of_error
+from ternmq_remoting.tls import ClientAuth, TlsConfig
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +109,14 @@ class ServerCalls:
         is_draining: True = no call may begin, and cancelled calls end with UNAVAILABLE.
     """
 
-    def __init__(self, handlers: Sequence[Handler], identity: Identity | None) -> None:
+    def __init__(
+        self,
+        handlers: Sequence[Handler],
+        identity: Identity | None,
+        *,
+        asks_clients: bool = False,
+    ) -> None:
+        self._asks_clients = asks_clients
         self.metadata = identity.to_metadata() if identity else ()
         self.streams: set[asyncio.Task[Any]] = set()
         self.calls: set[asyncio.Task[Any]] = set()
@@ -152,7 +161,7 @@ class ServerCalls:
             await self._let_in(context)
             self.calls.add(task)
             try:
-                call = call_of(context)
+                call = call_of(context, asks_clients=self._asks_clients)
                 await context.send_initial_metadata(metadata)
                 reply: ProtoMessage = await function(parse(raw), call)
             except asyncio.CancelledError:
@@ -194,7 +203,8 @@ class ServerCalls:
             self.streams.add(task)
             try:
                 await context.send_initial_metadata(self.metadata)
-                await function(GrpcServerStream(context, parse), call_of(context))
+                call = call_of(context, asks_clients=self._asks_clients)
+                await function(GrpcServerStream(context, parse), call)
                 return
             except asyncio.CancelledError:
                 if not self.is_draining:
@@ -237,9 +247,21 @@ def too_large(path: str, reply_bytes: int) -> GrpcStatus:
     return replace(status_of_error(refused), code="RESOURCE_EXHAUSTED")
 
 
-def call_of(context: Context) -> Call:
-    """Return the caller for a handler."""
-    return Call(address_of_peer(context.peer()), texts_of(context.invocation_metadata()))
+def call_of(context: Context, *, asks_clients: bool) -> Call:
+    """Return the caller for a handler.
+
+    Args:
+        context: Context of the call.
+        asks_clients: True where callers show certificates. To look for one takes 10 µs.
+    """
+    certificate = None
+    if asks_clients:
+        found: dict[str, Iterable[bytes]] = dict(context.auth_context())
+        keys = ("x509_pem_cert", "x509_subject", "x509_common_name")
+        pem, subject, name = (b"".join(found.get(key, ())) for key in keys)
+        certificate = certificate_of(pem, subject, name) if pem else None
+    metadata = texts_of(context.invocation_metadata())
+    return Call(address_of_peer(context.peer()), metadata, certificate)
 
 
 async def abort(context: Context, status: GrpcStatus) -> Never:
@@ -274,12 +296,16 @@ def _why_not_bound(listen: Address) -> str | None:
     return reason
 
 
-def _bind(server: grpc.aio.Server, listen: Address) -> Address:
+def _bind(
+    server: grpc.aio.Server, listen: Address, credentials: grpc.ServerCredentials | None
+) -> Address:
     """Bind `server` and return its address, with the port."""
     if (reason := _why_not_bound(listen)) is not None:
         raise CannotListen(f"cannot listen on {listen}: {reason}")
     try:
-        return Address(listen.host, server.add_insecure_port(str(listen)))
+        if credentials is None:
+            return Address(listen.host, server.add_insecure_port(str(listen)))
+        return Address(listen.host, server.add_secure_port(str(listen), credentials))
     except (RuntimeError, OSError) as error:
         raise CannotListen(f"cannot listen on {listen}: gRPC could not bind it") from error
 
@@ -300,10 +326,22 @@ class GrpcListener(grpc.GenericRpcHandler):
         grace_s: Time for running unary calls of a closing server, s.
         stays_open: True = between two servers every call is refused as unreachable, and health is
             NOT_SERVING. False = the port is closed at the end of the present server.
+        tls: TLS of the port; None = none.
+        plain_port: Second port, without TLS, beside one with TLS; None = none.
     """
 
-    def __init__(self, listen: Address, *, grace_s: float, stays_open: bool = True) -> None:
+    def __init__(
+        self,
+        listen: Address,
+        *,
+        grace_s: float,
+        stays_open: bool = True,
+        tls: TlsConfig | None = None,
+        plain_port: int | None = None,
+    ) -> None:
         self.stays_open = stays_open
+        self._tls = tls or TlsConfig()
+        self._plain_port = plain_port
         self._address = listen
         self._grace_s = grace_s
         self._port: grpc.aio.Server | None = None
@@ -334,7 +372,10 @@ class GrpcListener(grpc.GenericRpcHandler):
         files = {handler.rpc.request.DESCRIPTOR.file for handler in handlers}
         reflection = ReflectionService(files)
         health = HealthService({handler.rpc.service for handler in handlers}, identity)
-        serving = ServerCalls([*handlers, *reflection.handlers()], identity)
+        asks_clients = self._tls.client_auth is ClientAuth.REQUIRED
+        serving = ServerCalls(
+            [*handlers, *reflection.handlers()], identity, asks_clients=asks_clients
+        )
         self._behind = (serving, health.handlers())
         if self._port is None:
             await self._open()
@@ -359,11 +400,17 @@ class GrpcListener(grpc.GenericRpcHandler):
     async def _open(self) -> None:
         port = grpc.aio.server(options=SERVER_OPTIONS)
         port.add_generic_rpc_handlers([self])
-        self._address = _bind(port, self._address)
-        if not is_loopback(self._address.host):
+        certificates = ServerCertificates(self._tls) if self._tls.cert is not None else None
+        credentials = None if certificates is None else certificates.credentials()
+        self._address = _bind(port, self._address, credentials)
+        if self._plain_port is not None:
+            plain = _bind(port, Address(self._address.host, self._plain_port), None)
+            logger.warning("listening without TLS, too address=%s", plain)
+        is_open = self._tls.client_auth is not ClientAuth.REQUIRED
+        if is_open and not is_loopback(self._address.host):
             logger.warning(
-                "listening beyond this machine without authentication: anyone who reaches the port"
-                " may read and write address=%s",
+                "listening beyond this machine without client certificates: anyone who reaches the"
+                " port may read and write address=%s",
                 self._address,
             )
         await port.start()

@@ -62,6 +62,8 @@ _NEVER_SENT: Final = (
 _NO_CONNECTION: Final = re.compile("^failed to connect to all addresses; last error: [A-Z_]+: ")
 """Text of gRPC before the reason."""
 
+_WRONG_NAME: Final = "Hostname Verification Check failed"
+
 _REFUSAL_STATUS: Final[Mapping[int, str]] = {
     ResponseCode.SYSTEM_ERROR: "INTERNAL",
     ResponseCode.SYSTEM_BUSY: "RESOURCE_EXHAUSTED",
@@ -125,6 +127,8 @@ def error_of_status(status: GrpcStatus, peer: str) -> TernError:
         reason = _NO_CONNECTION.sub("", details).removeprefix(f"ipv4:{peer}: ")
         if details.lower().startswith(_UNRESOLVED):
             reason = "the host name cannot be resolved"
+        elif _WRONG_NAME in reason:
+            reason = "the peer's certificate is not valid for the expected name"
         return Unreachable(f"{peer}: {reason}")
     if code == "DEADLINE_EXCEEDED":
         return RequestTimedOut(f"{peer}: no answer in time")

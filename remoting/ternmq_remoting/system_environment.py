@@ -10,6 +10,7 @@ from typing import Final
 
 from ternmq_model.errors import UsageError
 from ternmq_remoting.environment import Environment, EnvironmentSource, EnvironmentUser
+from ternmq_remoting.tls import Credentials, TlsConfig
 from ternmq_runtime.blocking_pool import BlockingPool
 from ternmq_runtime.clock import SystemClock
 from ternmq_runtime.processes import PythonProcesses
@@ -20,18 +21,30 @@ _LAST_EVENTS_S: Final = 0.05
 
 
 @asynccontextmanager
-async def system_environment(*, calls_wait_s: float | None = None) -> AsyncGenerator[Environment]:
+async def system_environment(
+    *,
+    tls: TlsConfig | None = None,
+    credentials: Credentials | None = None,
+    calls_wait_s: float | None = None,
+) -> AsyncGenerator[Environment]:
     """Yield the environment of this process while the block runs.
 
     Leaving waits for running blocking calls, so services must be closed before.
 
     Args:
+        tls: TLS of the process's servers; None = none.
+        credentials: Credentials of the process's connections; None = those of the variable
+            TERNMQ_CREDENTIALS_FILE, completed by `tls`.
         calls_wait_s: Longest wait for blocking calls, s; None = until they return. See
             `BlockingPool.close`.
 
     Raises:
         ClosedError: This process was forked from one that had used gRPC.
+        ConfigError: The credentials of the variable cannot be used.
     """
+    if credentials is None:
+        given = Credentials.from_environment()
+        credentials = given if tls is None else tls.own_credentials(given)
     # Help and completion of the console import clients and must not wait for the import of gRPC.
     from ternmq_remoting.grpc_network import GrpcNetwork
 
@@ -40,7 +53,7 @@ async def system_environment(*, calls_wait_s: float | None = None) -> AsyncGener
     try:
         yield Environment(
             clock=SystemClock(),
-            network=GrpcNetwork(),
+            network=GrpcNetwork(tls=tls, credentials=credentials),
             random=Random(),
             blocking=blocking,
             processes=PythonProcesses(),
@@ -96,6 +109,7 @@ def clients_installed(source: EnvironmentSource) -> Generator[None]:
 async def client_environment(
     given: Environment | EnvironmentSource | None,
     client: EnvironmentUser,
+    credentials: Credentials | None = None,
     *,
     calls_wait_s: float | None = None,
 ) -> AsyncGenerator[Environment]:
@@ -104,6 +118,8 @@ async def client_environment(
     Args:
         given: Environment, or its source; None = the installed one, else that of this process.
         client: Client, for a source.
+        credentials: Credentials of the client where the environment is that of this process; None =
+            see `system_environment`.
         calls_wait_s: See `system_environment`.
     """
     if isinstance(given, Environment):
@@ -114,7 +130,7 @@ async def client_environment(
         async with source(client) as env:
             yield env
         return
-    async with system_environment(calls_wait_s=calls_wait_s) as env:
+    async with system_environment(credentials=credentials, calls_wait_s=calls_wait_s) as env:
         _outside[client] = None
         try:
             yield env

@@ -3,9 +3,10 @@
 - `memory`: `Cluster()`, a cluster in this process, for each test.
 - `grpc`: `Cluster(network="grpc")`, the same behind real connections.
 - `processes`: services in processes of their own, for the session.
+- `tls`: the same with a certificate for each service and client, and no connection without one.
 - `containers`: `TernMQCluster(brokers=2)`, the image of this checkout, for the session.
 
-`TERNMQ_TEST_CLUSTER=memory` chooses one kind. Without it the first three run, and `make test-all`
+`TERNMQ_TEST_CLUSTER=memory` chooses one kind. Without it all but the last run, and `make test-all`
 chooses `containers`. `TERNMQ_TEST_CLUSTER=HOST:PORT` is any other cluster, by the address of its
 NameServer.
 
@@ -18,16 +19,20 @@ import fcntl
 import os
 import secrets
 from collections.abc import Generator
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from ternmq_remoting.tls import CREDENTIALS_VARIABLE
 from ternmq_testing.cluster.blocking_cluster import BlockingCluster
+from tests.support.certificates import authority, credentials_file, tls_words
 from tests.support.processes import running_cluster
 from tests.support.sdk_place import Place
 
 IN_PROCESS: Final = ("memory", "grpc")
-KINDS: Final = (*IN_PROCESS, "processes")
+KINDS: Final = (*IN_PROCESS, "processes", "tls")
 CONTAINERS: Final = "containers"
 MARKS: Final = {
     "needs_time": "moves the time of the cluster",
@@ -68,6 +73,14 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
 
 
 @pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[str, Path]]:
+    folder = tmp_path_factory.mktemp("tls")
+    trusted = authority(folder / "certificates")
+    with running_cluster(folder, words_of=partial(tls_words, trusted)) as address:
+        yield address, credentials_file(trusted, "application")
+
+
+@pytest.fixture(scope="session")
 def containers(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     # Engines and their client are slow to import, and the other kinds need neither.
     from ternmq.testing.containers import TernMQCluster
@@ -84,7 +97,9 @@ def containers(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
 
 
 @pytest.fixture
-def place(kind: str, request: pytest.FixtureRequest) -> Generator[Place]:
+def place(
+    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Generator[Place]:
     mark = secrets.token_hex(4)
     topic, group = f"topic_{mark}", f"group_{mark}"
     if kind in IN_PROCESS:
@@ -97,6 +112,10 @@ def place(kind: str, request: pytest.FixtureRequest) -> Generator[Place]:
         ):
             yield Place(cluster.nameserver, topic, group, cluster.asynchronous)
             assert cluster.leaks("clients") == []
+    elif kind == "tls":
+        address, credentials = request.getfixturevalue("secured")
+        monkeypatch.setenv(CREDENTIALS_VARIABLE, str(credentials))
+        yield Place(address, topic, group)
     elif kind in ("processes", CONTAINERS):
         yield Place(request.getfixturevalue(kind), topic, group)
     else:

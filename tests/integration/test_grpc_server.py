@@ -199,7 +199,7 @@ def test_listening_beyond_this_machine_logs_a_warning(caplog: pytest.LogCaptureF
     run(test)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert "without authentication" in record.getMessage()
+    assert "without client certificates" in record.getMessage()
 
 
 def test_two_handlers_for_one_rpc_are_a_programming_error() -> None:

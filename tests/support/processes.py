@@ -24,6 +24,8 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Final, Self
 
+from ternmq_remoting.tls import CREDENTIALS_VARIABLE
+
 ROOT: Final = Path(__file__).parents[2]
 TERNMQ: Final = (str(Path(sys.executable).with_name("ternmq")),)
 """The installed command: what users run. It imports no more than its verb needs."""
@@ -206,20 +208,36 @@ def running_dev(
 
 @contextlib.contextmanager
 def running_cluster(
-    folder: Path, brokers: Sequence[str] = ("broker-a", "broker-b")
+    folder: Path,
+    brokers: Sequence[str] = ("broker-a", "broker-b"),
+    *,
+    words_of: Callable[[str], Sequence[object]] = lambda _: (),
 ) -> Generator[str]:
-    """Run a NameServer and brokers of these names; yield the NameServer's address."""
+    """Run a NameServer and brokers of these names; yield the NameServer's address.
+
+    Args:
+        folder: Folder of the services' folders.
+        brokers: Names of the brokers.
+        words_of: Returns more words of the command line of `nameserver` or a broker.
+    """
     with contextlib.ExitStack() as stack:
-        nameserver = stack.enter_context(running_nameserver(folder / "nameserver")).nameserver
+        words = words_of("nameserver")
+        names = stack.enter_context(running_nameserver(folder / "nameserver", *words))
         for name in brokers:
-            stack.enter_context(running_broker(folder / name, nameserver))
-        yield nameserver
+            stack.enter_context(running_broker(folder / name, names.nameserver, *words_of(name)))
+        yield names.nameserver
 
 
-def run_ternmq(*words: str, stdin: str = "") -> str:
+def run_ternmq(*words: str, stdin: str = "", credentials: Path | None = None) -> str:
     """Run a command to its end, which has to be a good one, and return what it prints."""
+    shown = {CREDENTIALS_VARIABLE: str(credentials)} if credentials else {}
     done = subprocess.run(
-        [*TERNMQ, *words], input=stdin, capture_output=True, text=True, timeout=SOON_S
+        [*TERNMQ, *words],
+        env=os.environ | shown,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=SOON_S,
     )
     assert done.returncode == 0, f"{words}: {done.stdout} {done.stderr}"
     return done.stdout

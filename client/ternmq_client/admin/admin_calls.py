@@ -116,7 +116,9 @@ class AdminCalls(Lifecycle):
         self._shared: dict[tuple[str, str, BrokerMember], _SharedConnection] = {}
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        self._env = await stack.enter_async_context(client_environment(self._given_env, self))
+        self._env = await stack.enter_async_context(
+            client_environment(self._given_env, self, self._config.credentials)
+        )
         tasks = await stack.enter_async_context(OwnedTasks())
         self._nameservers = NameServers(
             self._env,

@@ -24,6 +24,7 @@ from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.system_environment import system_environment
+from ternmq_remoting.tls import CREDENTIALS_VARIABLE, ClientAuth, TlsConfig
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.logs import LoggingSettings, configure_logging
 from ternmq_runtime.service import run_until_signalled
@@ -40,13 +41,14 @@ SECTIONS: Final = {
     "broker": BrokerConfig,
     "store": StoreConfig,
     "logging": LoggingSettings,
+    "tls": TlsConfig,
 }
 """Sections with the settings of all services. One file or environment may have them all."""
 
 _FLAGS: Final = "ternmq.settings"
 
-OTHER_VARIABLES: Final = (HEALTH_VARIABLE, NAMESERVER_VARIABLE)
-"""Variables of the container image that are no settings."""
+OTHER_VARIABLES: Final = (HEALTH_VARIABLE, NAMESERVER_VARIABLE, CREDENTIALS_VARIABLE)
+"""Variables of the container image and of clients that are no settings."""
 
 DEV_DATA: Final = Path(".ternmq")
 DEV_LOG_FILE_BYTES: Final = 64 << 20
@@ -162,6 +164,22 @@ def service_options(*services: str) -> Callable[[F], F]:
             *[f"{service}.listen" for service in services],
             metavar="HOST",
             help="Host to listen on.  [default: 127.0.0.1]",
+        ),
+        setting_option(
+            "--tls-cert", "tls.cert", metavar="FILE", help="Certificate of the service, as PEM."
+        ),
+        setting_option("--tls-key", "tls.key", metavar="FILE", help="Key of --tls-cert, as PEM."),
+        setting_option(
+            "--tls-ca",
+            "tls.ca",
+            metavar="FILE",
+            help="Certificates that verify clients and other services, as PEM.",
+        ),
+        setting_option(
+            "--tls-client-auth",
+            "tls.client_auth",
+            type=click.Choice([each.value for each in ClientAuth]),
+            help="Certificates of clients.  [default: none]",
         ),
     )
 
@@ -297,7 +315,7 @@ def _serve(
         configure_logging(settings[LoggingSettings])
 
         async def serve() -> int:
-            async with system_environment() as env:
+            async with system_environment(tls=settings[TlsConfig]) as env:
                 service = make(settings, env)
                 return await run_until_signalled(
                     service, on_ready=lambda: print_lines(addresses(service, settings))

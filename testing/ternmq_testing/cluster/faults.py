@@ -279,9 +279,9 @@ class FaultyNetwork:
         wrapped = [self._faults.wrap(each) for each in handlers]
         return self._network.serve(wrapped, listen, identity=identity)
 
-    def listener(self, listen: Address) -> Listener:
+    def listener(self, listen: Address, *, plain_port: int | None = None) -> Listener:
         """Return a port whose servers have the faults."""
-        return _FaultyListener(self._network.listener(listen), self._faults)
+        return _FaultyListener(self._network.listener(listen, plain_port=plain_port), self._faults)
 
 
 class _FaultyListener:

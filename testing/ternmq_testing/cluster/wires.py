@@ -197,9 +197,9 @@ class RedirectedNetwork:
         """Serve `handlers` as the network does."""
         return self._network.serve(handlers, listen, identity=identity)
 
-    def listener(self, listen: Address) -> Listener:
+    def listener(self, listen: Address, *, plain_port: int | None = None) -> Listener:
         """Return a port of the network."""
-        return self._network.listener(listen)
+        return self._network.listener(listen, plain_port=plain_port)
 
 
 class _Renamed:

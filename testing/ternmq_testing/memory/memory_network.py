@@ -135,9 +135,9 @@ class MemoryNetwork:
         """Serve on the host "localhost"."""
         return self.host("localhost").serve(handlers, listen, identity=identity)
 
-    def listener(self, listen: Address) -> "MemoryListener":
+    def listener(self, listen: Address, *, plain_port: int | None = None) -> "MemoryListener":
         """Return a port on the host "localhost"."""
-        return self.host("localhost").listener(listen)
+        return self.host("localhost").listener(listen, plain_port=plain_port)
 
     def cut(self, host: str, other: str | None = None) -> None:
         """Break all calls and streams of `host` (with `other`) now; new ones succeed."""
@@ -340,8 +340,8 @@ class MemoryHost:
                 self._network.release(server)
                 await server.drain(self._network.grace_s)
 
-    def listener(self, listen: Address) -> "MemoryListener":
-        """Return a port on this host."""
+    def listener(self, listen: Address, *, plain_port: int | None = None) -> "MemoryListener":
+        """Return a port on this host. No port here has TLS, so there is no second one."""
         return MemoryListener(self, listen)
 
 

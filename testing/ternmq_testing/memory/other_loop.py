@@ -134,7 +134,7 @@ class OtherLoopNetwork:
         """Refuse: services run on the network's own loop."""
         raise UsageError(f"{listen}: only the loop of the cluster serves")
 
-    def listener(self, listen: Address) -> Listener:
+    def listener(self, listen: Address, *, plain_port: int | None = None) -> Listener:
         """Refuse: services run on the network's own loop."""
         raise UsageError(f"{listen}: only the loop of the cluster serves")
 

@@ -9,7 +9,7 @@ from ternmq_remoting.peer import (
     target_of,
     texts_of,
 )
-from ternmq_remoting.rpc import Identity
+from ternmq_remoting.rpc import ANY_MEMBER, Identity
 
 ME = Identity("c", "broker-a", 0, 3)
 
@@ -67,3 +67,11 @@ def test_expected_peer_is_same_broker_at_same_or_later_epoch() -> None:
     assert not is_expected(replace(ME, epoch=2), ME)
     for other in (replace(ME, name="b"), replace(ME, cluster="d"), replace(ME, broker_id=1)):
         assert not is_expected(other, ME)
+
+
+def test_any_member_of_a_name_is_expected_without_its_id() -> None:
+    any_member = replace(ME, broker_id=ANY_MEMBER, epoch=0)
+    assert is_expected(ME, any_member)
+    assert is_expected(replace(ME, broker_id=7), any_member)
+    assert not is_expected(replace(ME, name="other"), any_member)
+    assert not is_expected(None, any_member)

@@ -16,7 +16,7 @@ from ternmq_model.route import MASTER_ID, BrokerMember
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import Connection, connected
+from ternmq_remoting.rpc import ANY_MEMBER, Connection, Identity, connected
 from ternmq_remoting.service_methods import GET_EPOCH, REPLICATION_STATUS
 
 T = TypeVar("T")
@@ -220,27 +220,26 @@ class EpochPoll:
             request = replication.ReplicationStatusRequest()
             return await connection.call(REPLICATION_STATUS, request, timeout_s=ASK_TIMEOUT_S)
 
-        reply = await self._asked(member.endpoints, ask)
-        if reply is None or (reply.cluster, reply.broker_name) == (self._cluster, self._name):
-            return reply
-        logger.debug(
-            "another broker answers at the address of a member address=%s", member.endpoints[0]
-        )
-        return None
+        expect = Identity(self._cluster, self._name, ANY_MEMBER, 0)
+        return await self._asked(member.endpoints, ask, expect=expect)
 
     def _is_foreign(self, reply: replication.ReplicationStatusReply | None) -> bool:
         own = self._store_id()
         return reply is not None and bool(own and reply.store_id) and reply.store_id != own
 
     async def _asked(
-        self, addresses: Sequence[Address], ask: Callable[[Connection], Awaitable[T]]
+        self,
+        addresses: Sequence[Address],
+        ask: Callable[[Connection], Awaitable[T]],
+        *,
+        expect: Identity | None = None,
     ) -> T | None:
         """Return the answer of a peer; None without an answer in time."""
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
                 network = self._env.network
                 async with connected(
-                    network, addresses, timeout_s=_CONNECT_TIMEOUT_S
+                    network, addresses, expect=expect, timeout_s=_CONNECT_TIMEOUT_S
                 ) as connection:
                     return await ask(connection)
         except (TernError, TimeoutError) as error:

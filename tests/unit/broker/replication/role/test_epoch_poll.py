@@ -1,7 +1,7 @@
 import asyncio
 from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -21,13 +21,16 @@ from ternmq_model.route import BrokerMember
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import Call, unary
+from ternmq_remoting.rpc import Call, Identity, unary
 from ternmq_remoting.service_methods import GET_EPOCH, REPLICATION_STATUS
 from ternmq_testing.memory.inline_blocking import InlineBlocking
 from ternmq_testing.memory.memory_network import MemoryNetwork
 from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
 
 SOMEWHERE = Address("0.0.0.0", 1)
+
+MASTER: Final = Identity("c", "a", 0, 1)
+SLAVE: Final = Identity("c", "a", 1, 1)
 
 
 def member(broker_id: int, *hosts: str) -> BrokerMember:
@@ -88,8 +91,12 @@ def test_members_are_asked_concurrently_and_silent_ones_named() -> None:
             MemoryNetwork(Random(1)) as network,
             network.host("ns").serve([unary(GET_EPOCH, get_epoch)], SOMEWHERE),
             network.host("hangs").serve([unary(GET_EPOCH, hang)], SOMEWHERE),
-            network.host("s").serve([unary(REPLICATION_STATUS, tell)], SOMEWHERE),
-            network.host("other").serve([unary(REPLICATION_STATUS, tell_other)], SOMEWHERE),
+            network.host("s").serve([unary(REPLICATION_STATUS, tell)], SOMEWHERE, identity=SLAVE),
+            network.host("other").serve(
+                [unary(REPLICATION_STATUS, tell_other)],
+                SOMEWHERE,
+                identity=Identity("c", "b", 2, 1),
+            ),
         ):
             env = Environment(
                 clock=VirtualClock(),
@@ -138,7 +145,7 @@ def test_members_of_another_store_do_not_count(own_store: str, told: str, is_cou
 
         async with (
             MemoryNetwork(Random(1)) as network,
-            network.host("m").serve([unary(REPLICATION_STATUS, tell)], SOMEWHERE),
+            network.host("m").serve([unary(REPLICATION_STATUS, tell)], SOMEWHERE, identity=MASTER),
         ):
             env = Environment(
                 clock=VirtualClock(),
@@ -182,8 +189,10 @@ def test_made_up_epochs_are_no_answers(caplog: pytest.LogCaptureFixture) -> None
         async with (
             MemoryNetwork(Random(1)) as network,
             network.host("ns").serve([unary(GET_EPOCH, get_epoch)], SOMEWHERE),
-            network.host("m").serve([unary(REPLICATION_STATUS, tell)], SOMEWHERE),
-            network.host("s").serve([unary(REPLICATION_STATUS, tell_soberly)], SOMEWHERE),
+            network.host("m").serve([unary(REPLICATION_STATUS, tell)], SOMEWHERE, identity=MASTER),
+            network.host("s").serve(
+                [unary(REPLICATION_STATUS, tell_soberly)], SOMEWHERE, identity=SLAVE
+            ),
         ):
             env = Environment(
                 clock=VirtualClock(),
@@ -250,7 +259,7 @@ def test_epoch_that_is_far_off_is_believed_of_nameservers_or_of_master_that_has_
 
         async with (
             MemoryNetwork(Random(1)) as network,
-            network.host("m").serve([unary(REPLICATION_STATUS, tell)], SOMEWHERE),
+            network.host("m").serve([unary(REPLICATION_STATUS, tell)], SOMEWHERE, identity=MASTER),
             network.host("ns").serve([unary(GET_EPOCH, get_epoch)], SOMEWHERE),
         ):
             env = Environment(

@@ -1,0 +1,181 @@
+"""Settings of TLS: of a service's port, and of the connections that a process opens."""
+
+import os
+import ssl
+import tomllib
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from ternmq_model.errors import ConfigError
+
+CREDENTIALS_VARIABLE: Final = "TERNMQ_CREDENTIALS_FILE"
+"""Variable with the path of the credentials of a process."""
+
+
+class ClientAuth(StrEnum):
+    """Certificates of callers."""
+
+    NONE = "none"
+    """No caller is asked for a certificate."""
+
+    REQUIRED = "required"
+    """Callers without a certificate of the CA cannot connect."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Credentials:
+    """Certificates that a process shows and trusts when it connects, as PEM files.
+
+    With a CA every connection of the process uses TLS, and without one none does. The files are
+    read again for each new connection, so a renewed certificate needs no restart.
+
+    Raises:
+        ConfigError: A file cannot be read or used; names it.
+    """
+
+    ca: Path | None = None
+    """Certificates of the authorities that services are verified by; None = connections without
+    TLS."""
+
+    cert: Path | None = None
+    """Certificate of this process, with its chain; None = it shows none."""
+
+    key: Path | None = None
+    """Private key of `cert`."""
+
+    def __post_init__(self) -> None:
+        for name in ("ca", "cert", "key"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, Path(getattr(self, name)).absolute())
+        if self.cert is not None and self.ca is None:
+            raise ConfigError("credentials.cert", str(self.cert), "needs credentials.ca, too")
+        _check_pair("credentials", self.cert, self.key)
+        _check_authority("credentials", self.ca)
+
+    @classmethod
+    def from_file(cls, path: Path | str) -> "Credentials":
+        """Return the credentials in a TOML file with the fields of this class as keys.
+
+        Relative paths in the file begin at its folder.
+
+        Raises:
+            ConfigError: The file cannot be read, or has another form; a secret is not repeated.
+        """
+        path = Path(path)
+        names = ("ca", "cert", "key")
+        try:
+            found: dict[str, Any] = tomllib.loads(path.read_text())
+        except OSError as error:
+            reason = f"cannot be read: {error.strerror or error}"
+            raise ConfigError("credentials", str(path), reason) from error
+        except ValueError as error:  # the text of a decoder repeats bytes of the file
+            raise ConfigError("credentials", str(path), "is no TOML file") from error
+        if unknown := sorted(found.keys() - set(names)):
+            rule = f"has an unknown key {unknown[0]!r}; known are {', '.join(names)}"
+            raise ConfigError("credentials", str(path), rule)
+        if wrong := [name for name, value in found.items() if not isinstance(value, str)]:
+            raise ConfigError("credentials", str(path), f"{wrong[0]} must be a text")
+        return cls(**{name: path.parent / value for name, value in found.items()})
+
+    @classmethod
+    def from_environment(cls) -> "Credentials":
+        """Return the credentials of the variable TERNMQ_CREDENTIALS_FILE; without it, none.
+
+        Raises:
+            ConfigError: The file cannot be read, or has another form.
+        """
+        path = os.environ.get(CREDENTIALS_VARIABLE)
+        return cls.from_file(path) if path else cls()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TlsConfig:
+    """TLS of a service, from 1.2 on: PEM files, which are read again after each change.
+
+    Raises:
+        ConfigError: A setting cannot work, or a file cannot be read; names it.
+    """
+
+    cert: Path | None = None
+    """Certificate of the service, with its chain. Its SAN has the broker's name, and the host names
+    and IP addresses by which a NameServer is reached. None = connections without TLS."""
+
+    key: Path | None = None
+    """Private key of `cert`."""
+
+    ca: Path | None = None
+    """Certificates of the authorities that verify clients, and the services to which this one
+    connects. With it, the service connects by TLS and shows `cert`."""
+
+    client_auth: ClientAuth = ClientAuth.NONE
+    """Certificates of callers: `required` refuses callers without one of `ca`."""
+
+    def __post_init__(self) -> None:
+        _check_pair("tls", self.cert, self.key)
+        _check_authority("tls", self.ca)
+        if self.client_auth is ClientAuth.REQUIRED and (self.cert is None or self.ca is None):
+            rule = "needs tls.cert, tls.key and tls.ca"
+            raise ConfigError("tls.client_auth", self.client_auth.value, rule)
+
+    def own_credentials(self, given: Credentials) -> Credentials:
+        """Return the credentials with which the service connects.
+
+        Args:
+            given: Credentials of the process, whose certificates count first.
+        """
+        if given.ca is not None or self.ca is None:
+            return given
+        return replace(given, ca=self.ca, cert=self.cert, key=self.key)
+
+
+def _check_pair(section: str, cert: Path | None, key: Path | None) -> None:
+    """Check that a certificate and its key belong together.
+
+    Raises:
+        ConfigError: One is missing, or they cannot be used.
+    """
+    if (cert is None) is not (key is None):
+        given, missing = ("key", "cert") if cert is None else ("cert", "key")
+        raise ConfigError(f"{section}.{given}", str(cert or key), f"needs {section}.{missing}, too")
+    if cert is not None and key is not None and (reason := fault_of_pair(cert, key)):
+        raise ConfigError(f"{section}.cert", str(cert), reason)
+
+
+def _check_authority(section: str, ca: Path | None) -> None:
+    if ca is not None and (reason := fault_of_authority(ca)):
+        raise ConfigError(f"{section}.ca", str(ca), reason)
+
+
+def fault_of_pair(cert: Path, key: Path) -> str:
+    """Return why a certificate and its key cannot be used; empty = they can."""
+    for path in (cert, key):
+        if reason := _unreadable(path):
+            return reason
+    try:
+        # A passphrase would be asked for at the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
+    except (ssl.SSLError, ValueError) as error:
+        reason = getattr(error, "reason", None) or "no PEM file, or its key has a passphrase"
+        return f"cannot be used with the key {key}: {reason}"
+    return ""
+
+
+def fault_of_authority(ca: Path) -> str:
+    """Return why the certificates of authorities cannot be used; empty = they can."""
+    if reason := _unreadable(ca):
+        return reason
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca)
+    except ssl.SSLError:
+        return "has no certificate in PEM form"
+    return ""
+
+
+def _unreadable(path: Path) -> str:
+    try:
+        path.read_bytes()
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror or error}"
+    return ""
