@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 import subprocess
 import unicodedata
@@ -270,6 +271,26 @@ def test_verbs_of_epochs_show_hostile_names_and_replies_as_escapes(
     assert r"x\x1b" in done.output or r"x\u001b" in done.output, done.output
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_verbs_of_certificates_show_hostile_names_as_escapes(
+    options: Words, tmp_path: Path
+) -> None:
+    folder = tmp_path / "x\x1b[2J\r\n\t\x7f\x9b31m"
+    out = ("--out", str(folder))
+    for words, exit_code in (
+        (("ca", "--name", "x\x1b[2J\x9b31m", *out, *options), 0),
+        (("issue", "a", *out, *options), 0),
+        (("issue", HOSTILE, *out, *options), 2),
+        (("issue", "a", "--host", HOSTILE, *out, *options), 2),
+        (("show", str(folder / "ca.pem"), *options), 0),
+        (("show", str(folder / "missing.pem"), *options), 3),
+    ):
+        done = run("cert", *words)
+        assert done.exit_code == exit_code, done.output
+        assert_harmless(done)
+        assert re.search(r"x\\+(x1b|u001b|1B)", done.output), done.output
+
+
 @pytest.mark.parametrize("verb", ["dev", "nameserver", "broker"])
 def test_services_show_refused_settings_as_escapes(verb: str) -> None:
     done = run(verb, "--set", f"broker.{HOSTILE}={HOSTILE}", "--set", f"nameserver.port={HOSTILE}")
@@ -304,6 +325,7 @@ ELSEWHERE: Final = {
     *{("consume",), ("produce",), ("health",), ("dev",), ("nameserver",), ("broker",)},
     *{("store", verb) for verb in ("dump", "check", "repair")},
     *{("broker", verb) for verb in ("repair-epoch", "forget-epoch")},
+    *{("cert", verb) for verb in ("ca", "issue", "show")},
 }
 """Verbs with a test of their own here."""
 
