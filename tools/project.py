@@ -10,6 +10,7 @@ ROLES: Final = (
     "model",
     "runtime",
     "remoting",
+    "security",
     "store",
     "nameserver",
     "broker",

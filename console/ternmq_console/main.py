@@ -208,6 +208,7 @@ LOGGERS: Final = (
     "ternmq_protos",
     "ternmq_remoting",
     "ternmq_runtime",
+    "ternmq_security",
     "ternmq_store",
     "ternmq_testing",
 )

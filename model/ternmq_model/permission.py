@@ -1,0 +1,96 @@
+"""Permissions: what an identity may do to what. Pure.
+
+A topic of a group (retry, dead letters) belongs to that group: who may consume in the group may
+read and write it. Other system topics belong to the cluster.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from ternmq_model.names import (
+    DEAD_LETTER_PREFIX,
+    REPLY_SUFFIX,
+    RETRY_PREFIX,
+    TRACE_TOPIC,
+    is_system_topic,
+)
+
+
+class Action(StrEnum):
+    """Kind of use that a permission allows or denies."""
+
+    PUBLISH = "publish"
+    """Sends to a topic, and transactions of a producer group."""
+
+    SUBSCRIBE = "subscribe"
+    """Reads of a topic, and membership in a consumer group with its offsets and locks."""
+
+    ADMIN = "admin"
+    """Creation, change and deletion. Of the cluster: settings of services, users, permissions."""
+
+    REPLICATE = "replicate"
+    """Registration of a broker, and copies of its log, tables and epochs. Of the cluster only."""
+
+
+class ResourceKind(StrEnum):
+    """Kind of a resource."""
+
+    CLUSTER = "cluster"
+    TOPIC = "topic"
+    GROUP = "group"
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Object of a permission: the cluster, a topic or a group."""
+
+    kind: ResourceKind
+    name: str = ""
+    """Name of the topic or group; empty for the cluster."""
+
+    def __str__(self) -> str:
+        """Return the resource as users write it, such as `topic:orders` or `cluster`."""
+        return f"{self.kind}:{self.name}" if self.name else self.kind.value
+
+
+CLUSTER: Final = Resource(ResourceKind.CLUSTER)
+
+Need = tuple[Action, Resource]
+"""Permission that a call needs."""
+
+
+def of_group(group: str, action: Action = Action.SUBSCRIBE) -> Need:
+    """Return the permission for an action on a group."""
+    return action, Resource(ResourceKind.GROUP, group)
+
+
+def to_read(topic: str) -> Need:
+    """Return the permission to read a topic."""
+    return _of_topic(topic, Action.SUBSCRIBE)
+
+
+def to_publish(topic: str) -> Need | None:
+    """Return the permission to send to a topic; None = every known identity may.
+
+    Traces and replies to requests are by-products of other calls, whose callers may send them.
+    """
+    if topic == TRACE_TOPIC or topic.endswith(REPLY_SUFFIX):
+        return None
+    return _of_topic(topic, Action.PUBLISH)
+
+
+def to_administer(topic: str) -> Need:
+    """Return the permission to create, change or delete a topic."""
+    return _of_topic(topic, Action.ADMIN)
+
+
+def _of_topic(topic: str, action: Action) -> Need:
+    for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+        if topic.startswith(prefix):
+            if action is Action.PUBLISH:
+                action = Action.SUBSCRIBE  # a member may send a message back by itself
+            return of_group(topic.removeprefix(prefix), action)
+    if is_system_topic(topic):
+        return Action.ADMIN, CLUSTER
+    return action, Resource(ResourceKind.TOPIC, topic)

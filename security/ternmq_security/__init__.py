@@ -1,0 +1,1 @@
+"""Security of services: users with their tokens and permissions."""

@@ -1,0 +1,1 @@
+"""Users, their permissions, and the decisions about calls."""

@@ -1,0 +1,358 @@
+"""The table of users and permissions, and its JSON form. Pure."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+from ternmq_model.errors import UsageError
+from ternmq_model.json_checksum import add_checksum, as_object, verify_checksum
+from ternmq_model.permission import Action, ResourceKind
+from ternmq_security.access.grants import Effect, Grant, ResourcePattern
+from ternmq_security.access.user import ANONYMOUS, TokenHash, User
+
+FORMAT_VERSION: Final = 1
+USERS_MAX: Final = 10_000
+GRANTS_MAX: Final = 100_000
+DENIED_MAX: Final = 10_000
+JSON_BYTES_MAX: Final = 3 << 20
+VERSION_MAX: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class AccessTable:
+    """Users, grants and denied certificates of a cluster; a change returns another table.
+
+    At most 10,000 users, 100,000 grants, 10,000 denied subjects and serials each, and 3 MiB of
+    JSON. While it has no user, everything is allowed to everybody.
+
+    Raises:
+        UsageError: A limit is exceeded, a user, subject or grant is there twice, or a grant names
+            no user.
+    """
+
+    version: int = 0
+    users: tuple[User, ...] = ()
+    grants: tuple[Grant, ...] = ()
+    denied_subjects: tuple[str, ...] = ()
+    denied_serials: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        users = tuple(sorted(self.users, key=lambda each: each.name))
+        object.__setattr__(self, "users", users)
+        for field in ("grants", "denied_subjects", "denied_serials"):
+            object.__setattr__(self, field, tuple(sorted(getattr(self, field), key=str)))
+        if not 0 <= self.version <= VERSION_MAX:
+            raise UsageError(f"version {self.version} of the table is out of bounds")
+        for rows, most, kind in (
+            (self.users, USERS_MAX, "users"),
+            (self.grants, GRANTS_MAX, "grants"),
+            (self.denied_subjects, DENIED_MAX, "denied subjects"),
+            (self.denied_serials, DENIED_MAX, "denied serials"),
+        ):
+            if len(rows) > most:
+                raise UsageError(f"{len(rows)} {kind}: the table has at most {most}")
+            if len({*rows}) < len(rows):
+                raise UsageError(f"{kind} of the table: one is there twice")
+        if len(self._by_name) < len(self.users):
+            raise UsageError("a user is there twice")
+        subjects = [subject for user in self.users for subject in user.subjects]
+        if len({*subjects}) < len(subjects):
+            raise UsageError("two users have the same subject")
+        for grant in self.grants:
+            if grant.user != ANONYMOUS and grant.user not in self._by_name:
+                raise UsageError(f"no user {grant.user!r} exists")
+
+    @cached_property
+    def _by_name(self) -> dict[str, User]:
+        return {each.name: each for each in self.users}
+
+    @cached_property
+    def _grants_by_user(self) -> dict[str, list[Grant]]:
+        found: dict[str, list[Grant]] = {}
+        for grant in self.grants:
+            found.setdefault(grant.user, []).append(grant)
+        return found
+
+    @cached_property
+    def _json(self) -> bytes:
+        content = {
+            "format": FORMAT_VERSION,
+            "version": self.version,
+            "users": [_user_to_json(each) for each in self.users],
+            "grants": [
+                [each.user, each.effect, each.action, str(each.pattern)] for each in self.grants
+            ],
+            "denied_subjects": self.denied_subjects,
+            "denied_serials": self.denied_serials,
+        }
+        data = add_checksum(json.dumps(content, separators=(",", ":")))
+        if len(data) > JSON_BYTES_MAX:
+            raise UsageError(f"the table has {len(data)} bytes, at most {JSON_BYTES_MAX} fit")
+        return data
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the JSON form."""
+        return hashlib.sha256(self.to_json()).digest()
+
+    def to_json(self) -> bytes:
+        """Return the content of `access.json`.
+
+        Raises:
+            UsageError: The content has more than 3 MiB.
+        """
+        return self._json
+
+    def user(self, name: str) -> User | None:
+        """Return a user; None when there is none of that name."""
+        return self._by_name.get(name)
+
+    def grants_of(self, user: str) -> tuple[Grant, ...]:
+        """Return the grants of a user, or of `anonymous`."""
+        return tuple(self._grants_by_user.get(user, ()))
+
+    def check_administrator(self) -> None:
+        """Check that one user can change the table, unless there are no users.
+
+        Such a user has `admin` on the cluster, and a token or a subject that is not denied.
+
+        Raises:
+            UsageError: There is none.
+        """
+        if self.users and not any(map(self._is_administrator, self.users)):
+            raise UsageError(
+                "nobody could change users and permissions any more: one user with a token or"
+                " certificate must keep admin on the cluster"
+            )
+
+    def check_replacement_of(self, former: "AccessTable") -> None:
+        """Check that this table may replace `former`.
+
+        Raises:
+            UsageError: The last user or the last administrator is missing, or the JSON form has
+                more than 3 MiB.
+        """
+        self.check_administrator()
+        if former.users and not self.users:
+            raise UsageError("the last user cannot be removed: everything would be allowed to all")
+        self.to_json()
+
+    def _is_administrator(self, user: User) -> bool:
+        if not user.tokens and not {*user.subjects} - {*self.denied_subjects}:
+            return False
+        effects = {
+            each.effect
+            for each in self.grants_of(user.name)
+            if each.action is Action.ADMIN and each.pattern.kind in (None, ResourceKind.CLUSTER)
+        }
+        return effects == {Effect.ALLOW}
+
+    def _changed(self, **fields: Any) -> "AccessTable":
+        table = replace(self, version=self.version + 1, **fields)
+        table.check_replacement_of(self)
+        return table
+
+    def _existing(self, name: str) -> User:
+        user = self.user(name)
+        if user is None:
+            raise UsageError(f"no user {name!r} exists")
+        return user
+
+    def _replacing(self, user: User) -> "AccessTable":
+        others = (each for each in self.users if each.name != user.name)
+        return self._changed(users=(*others, user))
+
+    def with_user(self, user: User) -> "AccessTable":
+        """Return a table with another user; the first one comes by `first_administrator`.
+
+        Raises:
+            UsageError: The user exists, or does not fit, or would be the first.
+        """
+        return self._changed(users=(*self.users, user))
+
+    def without_user(self, name: str) -> "AccessTable":
+        """Return a table without a user and its grants.
+
+        Raises:
+            UsageError: There is no such user, or it is the last administrator.
+        """
+        gone = self._existing(name)
+        return self._changed(
+            users=tuple(each for each in self.users if each is not gone),
+            grants=tuple(each for each in self.grants if each.user != name),
+        )
+
+    def with_token(self, name: str, token: TokenHash, now_ms: int) -> "AccessTable":
+        """Return a table with another token of a user; its expired ones go.
+
+        Raises:
+            UsageError: There is no such user, or two of its tokens are valid.
+        """
+        user = self._existing(name)
+        valid = tuple(each for each in user.tokens if each.is_valid_at(now_ms))
+        return self._replacing(replace(user, tokens=(*valid, token)))
+
+    def without_token(self, name: str, token_id: str) -> "AccessTable":
+        """Return a table without a token.
+
+        Raises:
+            UsageError: There is no such token, or the last administrator needs it.
+        """
+        user = self._existing(name)
+        kept = tuple(each for each in user.tokens if each.token_id != token_id)
+        if len(kept) == len(user.tokens):
+            raise UsageError(f"user {name!r} has no token {token_id!r}")
+        return self._replacing(replace(user, tokens=kept))
+
+    def with_grant(self, grant: Grant) -> "AccessTable":
+        """Return a table with a grant; this table when it has it.
+
+        Raises:
+            UsageError: There is no such user, or the grant denies the last administrator.
+        """
+        return self if grant in self.grants else self._changed(grants=(*self.grants, grant))
+
+    def without_grant(self, grant: Grant) -> "AccessTable":
+        """Return a table without a grant.
+
+        Raises:
+            UsageError: There is no such grant, or the last administrator needs it.
+        """
+        if grant not in self.grants:
+            raise UsageError(f"no grant {str(grant)!r} exists")
+        return self._changed(grants=tuple(each for each in self.grants if each != grant))
+
+    def with_denied_certificate(self, *, subject: str = "", serial: str = "") -> "AccessTable":
+        """Return a table that denies a subject, a serial number (hexadecimal), or both.
+
+        Raises:
+            UsageError: The last administrator needs the subject.
+        """
+        return self._changed(
+            denied_subjects=tuple({*self.denied_subjects, subject} - {""}),
+            denied_serials=tuple({*self.denied_serials, serial.lower()} - {""}),
+        )
+
+    def without_denied_certificate(self, *, subject: str = "", serial: str = "") -> "AccessTable":
+        """Return a table that no longer denies a subject or a serial number."""
+        return self._changed(
+            denied_subjects=tuple({*self.denied_subjects} - {subject}),
+            denied_serials=tuple({*self.denied_serials} - {serial.lower()}),
+        )
+
+
+def first_administrator(table: AccessTable, user: User) -> AccessTable:
+    """Return a table with its first user, who has `admin` on every resource.
+
+    Raises:
+        UsageError: The table has users, or the user has neither a token nor a subject.
+    """
+    if table.users:
+        raise UsageError("the table has users: an administrator creates the next one")
+    grant = Grant(user.name, Effect.ALLOW, Action.ADMIN, ResourcePattern(None))
+    changed = replace(
+        table, version=table.version + 1, users=(user,), grants=(*table.grants, grant)
+    )
+    changed.check_administrator()
+    return changed
+
+
+def is_newer(a: AccessTable, b: AccessTable) -> bool:
+    """Return whether `a` replaces `b`: by its version, or at equal versions by its digest."""
+    return (a.version, a.digest) > (b.version, b.digest)
+
+
+def access_table_from_json(data: bytes) -> AccessTable:
+    """Return the table that an `access.json` or a message holds.
+
+    Raises:
+        ValueError: The content is invalid, too large or of a later format, has an unknown key, or
+            its checksum differs.
+    """
+    if len(data) > JSON_BYTES_MAX:
+        raise ValueError(f"{len(data)} bytes: a table has at most {JSON_BYTES_MAX}")
+    if not verify_checksum(data):
+        raise ValueError("the table has no checksum")
+    content = as_object(json.loads(data), "the table")
+    if content.get("format") != FORMAT_VERSION:
+        raise ValueError(f"format {content.get('format')!r}: this program reads {FORMAT_VERSION}")
+    try:
+        _check_keys(content, _TABLE_KEYS, "the table", optional=("crc32",))
+        return AccessTable(
+            version=_of_kind(content["version"], int),
+            users=tuple(map(_user_from_json, _of_kind(content["users"], list))),
+            grants=tuple(map(_grant_from_json, _of_kind(content["grants"], list))),
+            denied_subjects=_texts(content["denied_subjects"]),
+            denied_serials=_texts(content["denied_serials"]),
+        )
+    except (UsageError, RecursionError) as error:
+        raise ValueError(f"the table is wrong: {error}") from None
+
+
+_TABLE_KEYS: Final = (
+    "format", "version", "users", "grants", "denied_subjects", "denied_serials",
+)  # fmt: skip
+_USER_KEYS: Final = ("name", "tokens", "subjects")
+_TOKEN_TEXTS: Final = ("id", "salt", "digest")
+_TOKEN_NUMBERS: Final = ("n", "r", "p", "created_at_ms", "expires_at_ms")
+
+
+def _check_keys(
+    content: dict[str, Any], keys: Iterable[str], where: str, *, optional: Iterable[str] = ()
+) -> None:
+    wrong = {*content} - {*optional} ^ {*keys}
+    if wrong:
+        raise ValueError(f"{where}: unknown or missing keys {sorted(wrong)}")
+
+
+def _of_kind(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise ValueError(f"a {kind.__name__} is expected where the table has another type")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(_of_kind(each, str) for each in _of_kind(value, list))
+
+
+def _user_to_json(user: User) -> dict[str, Any]:
+    tokens = [
+        {
+            "id": each.token_id,
+            "salt": each.salt.hex(),
+            "digest": each.digest.hex(),
+            "n": each.n,
+            "r": each.r,
+            "p": each.p,
+            "created_at_ms": each.created_at_ms,
+            "expires_at_ms": each.expires_at_ms,
+        }
+        for each in user.tokens
+    ]
+    return {"name": user.name, "tokens": tokens, "subjects": user.subjects}
+
+
+def _user_from_json(value: Any) -> User:
+    content = as_object(value, "a user")
+    _check_keys(content, _USER_KEYS, "a user")
+    tokens = tuple(map(_token_from_json, _of_kind(content["tokens"], list)))
+    return User(_of_kind(content["name"], str), tokens, _texts(content["subjects"]))
+
+
+def _token_from_json(value: Any) -> TokenHash:
+    content = as_object(value, "a token")
+    _check_keys(content, (*_TOKEN_TEXTS, *_TOKEN_NUMBERS), "a token")
+    token_id, salt, digest = (_of_kind(content[key], str) for key in _TOKEN_TEXTS)
+    numbers = (_of_kind(content[key], int) for key in _TOKEN_NUMBERS)
+    return TokenHash(token_id, bytes.fromhex(salt), bytes.fromhex(digest), *numbers)
+
+
+def _grant_from_json(value: Any) -> Grant:
+    fields = _texts(value)
+    if len(fields) != 4:
+        raise ValueError("a grant has a user, an effect, an action and a resource")
+    user, effect, action, resource = fields
+    return Grant(user, Effect(effect), Action(action), ResourcePattern.parse(resource))
