@@ -12,6 +12,7 @@ from ternmq_model.errors import TernError, Unreachable
 from ternmq_remoting.connection import GrpcConnection
 from ternmq_remoting.grpc_tls import ChannelCertificates
 from ternmq_remoting.health import CHECK
+from ternmq_remoting.network_config import NetworkConfig
 from ternmq_remoting.peer import is_expected, texts_of
 from ternmq_remoting.rpc import Address, Connection, Handler, Identity, Server
 from ternmq_remoting.server import GrpcListener
@@ -36,6 +37,7 @@ class GrpcNetwork:
         self,
         *,
         grace_s: float = 5.0,
+        config: NetworkConfig | None = None,
         tls: TlsConfig | None = None,
         credentials: Credentials | None = None,
     ) -> None:
@@ -43,11 +45,13 @@ class GrpcNetwork:
 
         Args:
             grace_s: Time for running unary calls of a closing server, s. Streams end at once.
+            config: Settings of servers' ports; None = the defaults.
             tls: TLS of servers; None = none.
             credentials: Credentials of connections; None = no TLS.
         """
         self._grace_s = grace_s
-        self._tls = tls or TlsConfig()
+        self._config = config
+        self._tls = tls
         self._certificates = ChannelCertificates(credentials or Credentials())
 
     @classmethod
@@ -123,7 +127,7 @@ class GrpcNetwork:
     def serve(
         self, handlers: Sequence[Handler], listen: Address, *, identity: Identity | None = None
     ) -> AbstractAsyncContextManager[Server]:
-        """Serve `handlers` on `listen`, with health and reflection.
+        """Serve `handlers` on `listen`, with health.
 
         Raises:
             ClosedError: See `connect`.
@@ -139,7 +143,13 @@ class GrpcNetwork:
             ClosedError: See `connect`.
         """
         self.begin()
-        return GrpcListener(listen, grace_s=self._grace_s, tls=self._tls, plain_port=plain_port)
+        return GrpcListener(
+            listen,
+            grace_s=self._grace_s,
+            config=self._config,
+            tls=self._tls,
+            plain_port=plain_port,
+        )
 
 
 async def _probe(

@@ -21,6 +21,7 @@ from ternmq_remoting.grpc_tls import ServerCertificates, certificate_of
 from ternmq_remoting.health import SERVICE as HEALTH_SERVICE
 from ternmq_remoting.health import HealthService
 from ternmq_remoting.local_health import answering
+from ternmq_remoting.network_config import NetworkConfig
 from ternmq_remoting.peer import address_of_peer, texts_of
 from ternmq_remoting.reflection import ReflectionService
 from ternmq_remoting.request_parser import UnparsableRequest, request_parser
@@ -326,6 +327,7 @@ class GrpcListener(grpc.GenericRpcHandler):
         grace_s: Time for running unary calls of a closing server, s.
         stays_open: True = between two servers every call is refused as unreachable, and health is
             NOT_SERVING. False = the port is closed at the end of the present server.
+        config: Settings of the port; None = the defaults.
         tls: TLS of the port; None = none.
         plain_port: Second port, without TLS, beside one with TLS; None = none.
     """
@@ -336,10 +338,12 @@ class GrpcListener(grpc.GenericRpcHandler):
         *,
         grace_s: float,
         stays_open: bool = True,
+        config: NetworkConfig | None = None,
         tls: TlsConfig | None = None,
         plain_port: int | None = None,
     ) -> None:
         self.stays_open = stays_open
+        self._config = config or NetworkConfig()
         self._tls = tls or TlsConfig()
         self._plain_port = plain_port
         self._address = listen
@@ -370,12 +374,10 @@ class GrpcListener(grpc.GenericRpcHandler):
             CannotListen: The address is taken or does not belong to this machine.
         """
         files = {handler.rpc.request.DESCRIPTOR.file for handler in handlers}
-        reflection = ReflectionService(files)
+        reflection = ReflectionService(files).handlers() if self._config.reflection else ()
         health = HealthService({handler.rpc.service for handler in handlers}, identity)
         asks_clients = self._tls.client_auth is ClientAuth.REQUIRED
-        serving = ServerCalls(
-            [*handlers, *reflection.handlers()], identity, asks_clients=asks_clients
-        )
+        serving = ServerCalls([*handlers, *reflection], identity, asks_clients=asks_clients)
         self._behind = (serving, health.handlers())
         if self._port is None:
             await self._open()

@@ -10,6 +10,7 @@ from typing import Final
 
 from ternmq_model.errors import UsageError
 from ternmq_remoting.environment import Environment, EnvironmentSource, EnvironmentUser
+from ternmq_remoting.network_config import NetworkConfig
 from ternmq_remoting.tls import Credentials, TlsConfig
 from ternmq_runtime.blocking_pool import BlockingPool
 from ternmq_runtime.clock import SystemClock
@@ -23,6 +24,7 @@ _LAST_EVENTS_S: Final = 0.05
 @asynccontextmanager
 async def system_environment(
     *,
+    config: NetworkConfig | None = None,
     tls: TlsConfig | None = None,
     credentials: Credentials | None = None,
     calls_wait_s: float | None = None,
@@ -32,6 +34,7 @@ async def system_environment(
     Leaving waits for running blocking calls, so services must be closed before.
 
     Args:
+        config: Settings of the ports of the process's servers; None = the defaults.
         tls: TLS of the process's servers; None = none.
         credentials: Credentials of the process's connections; None = those of the variable
             TERNMQ_CREDENTIALS_FILE, completed by `tls`.
@@ -53,7 +56,7 @@ async def system_environment(
     try:
         yield Environment(
             clock=SystemClock(),
-            network=GrpcNetwork(tls=tls, credentials=credentials),
+            network=GrpcNetwork(config=config, tls=tls, credentials=credentials),
             random=Random(),
             blocking=blocking,
             processes=PythonProcesses(),

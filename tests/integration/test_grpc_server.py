@@ -23,6 +23,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_remoting.grpc_options import MESSAGE_BYTES_MAX
+from ternmq_remoting.network_config import NetworkConfig
 from ternmq_remoting.reflection import V1, V1ALPHA, Request, Response
 from ternmq_remoting.rpc import Call, Server, stream, unary
 from ternmq_remoting.service_methods import SEND, SEND_STREAM, VIEW_MESSAGE
@@ -37,6 +38,8 @@ from tests.support.echo_service import (
     run,
     send,
 )
+
+REFLECTING = NetworkConfig(reflection=True)
 
 
 def test_handler_crash_is_logged_and_leaves_the_caller_in_doubt(
@@ -288,8 +291,9 @@ def test_metadata_is_accepted_up_to_a_limit() -> None:
 @pytest.mark.parametrize("service", [V1, V1ALPHA])
 def test_server_lists_its_services_by_reflection(service: str) -> None:
     async def test() -> None:
+        network = GrpcNetwork(config=REFLECTING)
         async with (
-            echoing() as (_, server, _),
+            network.serve(EchoService().handlers(), ANY_PORT) as server,
             grpc.aio.insecure_channel(str(server.address)) as channel,
         ):
             start: Any = channel.stream_stream(
@@ -308,11 +312,24 @@ def test_server_lists_its_services_by_reflection(service: str) -> None:
     run(test)
 
 
+def test_server_describes_itself_only_where_it_is_asked_to() -> None:
+    async def test() -> None:
+        async with (
+            echoing() as (_, server, _),
+            grpc.aio.insecure_channel(str(server.address)) as channel,
+        ):
+            for service in (V1, V1ALPHA):
+                ask = cast("Any", channel.stream_stream(f"/{service}/ServerReflectionInfo"))()
+                assert await ask.code() is grpc.StatusCode.UNIMPLEMENTED
+
+    run(test)
+
+
 @pytest.mark.parametrize("service", [V1, V1ALPHA])
 def test_open_reflection_stream_does_not_delay_closing(service: str) -> None:
     async def test() -> None:
         loop = asyncio.get_running_loop()
-        async with GrpcNetwork(grace_s=100).serve([], ANY_PORT) as server:
+        async with GrpcNetwork(grace_s=100, config=REFLECTING).serve([], ANY_PORT) as server:
             channel = grpc.aio.insecure_channel(str(server.address))
             ask = cast("Any", channel.stream_stream(f"/{service}/ServerReflectionInfo"))()
             await ask.write(Request(list_services="").SerializeToString())

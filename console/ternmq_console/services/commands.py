@@ -23,6 +23,7 @@ from ternmq_model.errors import CannotListen, SettingsError, TernError
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
 from ternmq_remoting.environment import Environment
+from ternmq_remoting.network_config import NetworkConfig
 from ternmq_remoting.system_environment import system_environment
 from ternmq_remoting.tls import CREDENTIALS_VARIABLE, ClientAuth, TlsConfig
 from ternmq_runtime.lifecycle import Lifecycle
@@ -41,6 +42,7 @@ SECTIONS: Final = {
     "broker": BrokerConfig,
     "store": StoreConfig,
     "logging": LoggingSettings,
+    "network": NetworkConfig,
     "tls": TlsConfig,
 }
 """Sections with the settings of all services. One file or environment may have them all."""
@@ -315,7 +317,8 @@ def _serve(
         configure_logging(settings[LoggingSettings])
 
         async def serve() -> int:
-            async with system_environment(tls=settings[TlsConfig]) as env:
+            ports = settings[NetworkConfig]
+            async with system_environment(config=ports, tls=settings[TlsConfig]) as env:
                 service = make(settings, env)
                 return await run_until_signalled(
                     service, on_ready=lambda: print_lines(addresses(service, settings))
