@@ -1,11 +1,12 @@
 import asyncio
 import contextlib
+import shutil
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
-from ternmq_model.errors import RefusedError, StoreError, UsageError
+from ternmq_model.errors import RefusedError, StoreError, StoreFailed, UsageError
 from ternmq_nameserver.access_store import FILE_NAME, AccessStore
 from ternmq_runtime.service import JobRunner
 from ternmq_security.access.access_table import AccessTable, first_administrator, is_newer
@@ -57,5 +58,25 @@ def test_damaged_file_is_an_error_and_not_an_empty_table(tmp_path: Path) -> None
         with pytest.raises(StoreError):
             async with store_at(tmp_path / FILE_NAME):
                 pass
+
+    run_in_virtual_time(main())
+
+
+def test_table_refused_by_the_disk_is_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "data" / FILE_NAME
+    path.parent.mkdir()
+    second = FIRST.with_user(User("a"))
+
+    async def main() -> None:
+        async with store_at(path) as store:
+            await store.put(FIRST, expected_version=0)
+            shutil.rmtree(path.parent)
+            with pytest.raises(StoreFailed, match="users are not kept"):
+                await store.put(second, expected_version=1)
+            assert store.table == FIRST
+            path.parent.mkdir()
+            await store.put(second, expected_version=1)
+        async with store_at(path) as store:
+            assert store.table == second
 
     run_in_virtual_time(main())
