@@ -14,14 +14,16 @@ from ternmq_remoting.tls import (
     ClientAuth,
     Credentials,
     TlsConfig,
-    fault_of_authority,
-    fault_of_pair,
+    check_authority,
+    check_pair,
 )
 
 logger = logging.getLogger(__name__)
 
 _Version = tuple[tuple[int, int, int], ...]
 """Inode, size and time of change of each file."""
+
+_NO_FILE: Final = (0, 0, 0)
 
 _VERSION_TAG: Final = 0xA0
 
@@ -61,21 +63,17 @@ class ServerCertificates:
 
     def _read(self) -> Any:
         """Return the certificates for the next handshakes; None = those before."""
-        paths = [self._cert, self._key, *([self._ca] if self._ca else [])]
+        version = _version_of(self._cert, self._key, *([self._ca] if self._ca else []))
+        if version == self._version:
+            return None
+        is_first, self._version = not self._version, version
         try:
-            version = _version_of(*paths)
-            if version == self._version:
-                return None
-            is_first, self._version = not self._version, version
-            reason = fault_of_pair(self._cert, self._key) or (
-                fault_of_authority(self._ca) if self._ca else ""
-            )
+            check_pair("tls", self._cert, self._key)
+            check_authority("tls", self._ca)
             pair = self._key.read_bytes(), self._cert.read_bytes()
             authority = self._ca.read_bytes() if self._ca and self._asks_clients else None
-        except OSError as error:
-            is_first, reason, pair, authority = False, str(error), (b"", b""), None
-        if reason:
-            logger.error("certificate not taken cert=%s reason=%s", self._cert, reason)
+        except (ConfigError, OSError) as error:
+            logger.error("certificate not taken reason=%s", error)
             return None
         if not is_first:
             logger.info("certificate taken cert=%s", self._cert)
@@ -84,8 +82,15 @@ class ServerCertificates:
 
 
 def _version_of(*paths: Path) -> _Version:
-    found = [path.stat() for path in paths]
-    return tuple((each.st_ino, each.st_size, each.st_mtime_ns) for each in found)
+    return tuple(map(_state_of, paths))
+
+
+def _state_of(path: Path) -> tuple[int, int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return _NO_FILE
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class ChannelCertificates:

@@ -253,7 +253,7 @@ def call_of(context: Context, *, asks_clients: bool) -> Call:
 
     Args:
         context: Context of the call.
-        asks_clients: True where callers show certificates. To look for one takes 10 µs.
+        asks_clients: True where callers show certificates; elsewhere none is looked for.
     """
     certificate = None
     if asks_clients:

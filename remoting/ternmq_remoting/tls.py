@@ -51,8 +51,8 @@ class Credentials:
                 object.__setattr__(self, name, Path(getattr(self, name)).absolute())
         if self.cert is not None and self.ca is None:
             raise ConfigError("credentials.cert", str(self.cert), "needs credentials.ca, too")
-        _check_pair("credentials", self.cert, self.key)
-        _check_authority("credentials", self.ca)
+        check_pair("credentials", self.cert, self.key)
+        check_authority("credentials", self.ca)
 
     @classmethod
     def from_file(cls, path: Path | str) -> "Credentials":
@@ -113,8 +113,8 @@ class TlsConfig:
     """Certificates of callers: `required` refuses callers without one of `ca`."""
 
     def __post_init__(self) -> None:
-        _check_pair("tls", self.cert, self.key)
-        _check_authority("tls", self.ca)
+        check_pair("tls", self.cert, self.key)
+        check_authority("tls", self.ca)
         if self.client_auth is ClientAuth.REQUIRED and (self.cert is None or self.ca is None):
             rule = "needs tls.cert, tls.key and tls.ca"
             raise ConfigError("tls.client_auth", self.client_auth.value, rule)
@@ -130,52 +130,57 @@ class TlsConfig:
         return replace(given, ca=self.ca, cert=self.cert, key=self.key)
 
 
-def _check_pair(section: str, cert: Path | None, key: Path | None) -> None:
-    """Check that a certificate and its key belong together.
+def check_pair(section: str, cert: Path | None, key: Path | None) -> None:
+    """Check that a certificate and its key belong together, and can be used now. Blocks.
+
+    Args:
+        section: Section of the two settings, for the error.
+        cert: File of the certificate; None = there is none.
+        key: File of its key.
 
     Raises:
         ConfigError: One is missing, or they cannot be used.
     """
-    if (cert is None) is not (key is None):
-        given, missing = ("key", "cert") if cert is None else ("cert", "key")
-        raise ConfigError(f"{section}.{given}", str(cert or key), f"needs {section}.{missing}, too")
-    if cert is not None and key is not None and (reason := fault_of_pair(cert, key)):
-        raise ConfigError(f"{section}.cert", str(cert), reason)
-
-
-def _check_authority(section: str, ca: Path | None) -> None:
-    if ca is not None and (reason := fault_of_authority(ca)):
-        raise ConfigError(f"{section}.ca", str(ca), reason)
-
-
-def fault_of_pair(cert: Path, key: Path) -> str:
-    """Return why a certificate and its key cannot be used; empty = they can."""
+    setting = f"{section}.cert"
+    if cert is None and key is None:
+        return
+    if key is None:
+        raise ConfigError(setting, str(cert), f"needs {section}.key, too")
+    if cert is None:
+        raise ConfigError(f"{section}.key", str(key), f"needs {section}.cert, too")
     for path in (cert, key):
-        if reason := _unreadable(path):
-            return reason
+        _check_readable(setting, cert, path)
     try:
         # A passphrase would be asked for at the terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or "no PEM file, or its key has a passphrase"
-        return f"cannot be used with the key {key}: {reason}"
-    return ""
+        rule = f"cannot be used with the key {key}: {reason}"
+        raise ConfigError(setting, str(cert), rule) from error
 
 
-def fault_of_authority(ca: Path) -> str:
-    """Return why the certificates of authorities cannot be used; empty = they can."""
-    if reason := _unreadable(ca):
-        return reason
+def check_authority(section: str, ca: Path | None) -> None:
+    """Check that the certificates of authorities can be used now. Blocks.
+
+    Args:
+        section: Section of the setting, for the error.
+        ca: File of the certificates; None = there is none.
+
+    Raises:
+        ConfigError: The file cannot be read, or has no certificate.
+    """
+    if ca is None:
+        return
+    _check_readable(f"{section}.ca", ca, ca)
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca)
-    except ssl.SSLError:
-        return "has no certificate in PEM form"
-    return ""
+    except ssl.SSLError as error:
+        raise ConfigError(f"{section}.ca", str(ca), "has no certificate in PEM form") from error
 
 
-def _unreadable(path: Path) -> str:
+def _check_readable(setting: str, value: Path, path: Path) -> None:
     try:
         path.read_bytes()
     except OSError as error:
-        return f"{path} cannot be read: {error.strerror or error}"
-    return ""
+        reason = f"{path} cannot be read: {error.strerror or error}"
+        raise ConfigError(setting, str(value), reason) from error
