@@ -24,13 +24,8 @@ class AccessStore(TableStore[AccessTable]):
     """
 
     def __init__(self, path: Path | None, blocking: Blocking) -> None:
-        super().__init__(path, blocking, AccessTable(), kind="users")
+        super().__init__(path, blocking, AccessTable(), kind="users", undoes_refused=True)
         self._changed = asyncio.Event()
-
-    @property
-    def table(self) -> AccessTable:
-        """Table on the disk."""
-        return self._saved
 
     async def load(self) -> None:
         """Load the file, if there is one.
@@ -76,10 +71,7 @@ class AccessStore(TableStore[AccessTable]):
 
     def _ended(self, table: AccessTable, reason: OSError | None) -> StoreFailed | None:
         error = super()._ended(table, reason)
-        if error is not None:
-            self._newest = self._saved  # later changes include the refused one: they fail, too
-            error.may_have_happened = True
-            return error
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
-        return None
+        if error is None:
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()
+        return error

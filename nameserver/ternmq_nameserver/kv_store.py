@@ -4,7 +4,6 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from ternmq_model.errors import StoreFailed
 from ternmq_nameserver.kv_table import KvTable, kv_table_from_json
 from ternmq_nameserver.table_store import TableStore
 from ternmq_remoting.environment import Blocking
@@ -28,13 +27,8 @@ class KvStore(TableStore[KvTable]):
     """
 
     def __init__(self, path: Path | None, blocking: Blocking) -> None:
-        super().__init__(path, blocking, KvTable(), kind="settings")
+        super().__init__(path, blocking, KvTable(), kind="settings", undoes_refused=True)
         self._lock: DirectoryLock | None = None
-
-    @property
-    def table(self) -> KvTable:
-        """Settings on the disk."""
-        return self._saved
 
     async def load(self) -> None:
         """Lock the directory, and load the file, if there is one.
@@ -83,14 +77,6 @@ class KvStore(TableStore[KvTable]):
         """
         await self._change_to(self._newest.without_setting(namespace, key))
         logger.info("setting deleted namespace=%s key=%s", namespace, key)
-
-    def _ended(self, table: KvTable, reason: OSError | None) -> StoreFailed | None:
-        error = super()._ended(table, reason)
-        if error is not None:
-            self._newest = self._saved  # later changes include the refused one: they fail, too
-            # Until the file is written again, a restart may find them.
-            error.may_have_happened = True
-        return error
 
 
 def lock_of_nameserver(directory: Path) -> DirectoryLock:

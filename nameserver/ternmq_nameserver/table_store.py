@@ -32,14 +32,25 @@ class TableStore(Generic[T]):
         blocking: Runs calls that wait for the disk.
         table: Empty table.
         kind: Plural noun for the rows of the table, for errors and the name of the job.
+        undoes_refused: A change that the disk refuses is undone, in the file too, as soon as the
+            disk allows it. False = it counts until the process ends.
 
     Attributes:
         job: Job that saves changes.
     """
 
-    def __init__(self, path: Path | None, blocking: Blocking, table: T, *, kind: str) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        blocking: Blocking,
+        table: T,
+        *,
+        kind: str,
+        undoes_refused: bool = False,
+    ) -> None:
         self._path = path
         self._kind = kind
+        self._undoes_refused = undoes_refused
         self._blocking = blocking
         self._newest = self._saved = table
         self._saver = StateSaver(
@@ -52,6 +63,11 @@ class TableStore(Generic[T]):
         )
         self.job: Final = self._saver.job
         self._saver.mark_saved()
+
+    @property
+    def table(self) -> T:
+        """Table on the disk."""
+        return self._saved
 
     def _loaded(self, table: T) -> None:
         self._newest = self._saved = table
@@ -76,7 +92,12 @@ class TableStore(Generic[T]):
         if reason is None:
             self._saved = table
             return None
-        return StoreFailed(f"{self._kind} are not kept: {reason}")
+        error = StoreFailed(f"{self._kind} are not kept: {reason}")
+        if self._undoes_refused:
+            self._newest = self._saved  # later changes include the refused one: they fail, too
+            # Until the file is written again, a restart may find them.
+            error.may_have_happened = True
+        return error
 
 
 def save_table(path: Path, table: JsonTable) -> None:
