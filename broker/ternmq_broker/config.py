@@ -93,7 +93,7 @@ class BrokerConfig:
 
     plain_port: int | None = None
     """Second port, without TLS, beside `port` with TLS: for the move of a running cluster. It is
-    registered behind that of `port`. None = none."""
+    registered behind that of `port`, unless `advertised` names the addresses. None = none."""
 
     advertised: tuple[str, ...] = ()
     """Addresses at which clients reach this broker, as `HOST:PORT`, best first. The host `*` = the
@@ -267,6 +267,7 @@ class BrokerConfig:
         self._check_role()
         for setting, value, least, most in (
             ("port", self.port, 0, PORT_MAX),
+            ("plain_port", 1 if self.plain_port is None else self.plain_port, 1, PORT_MAX),
             ("broker_id", self.broker_id, MASTER_ID, BROKER_ID_MAX),
             ("in_sync_replicas", self.in_sync_replicas, 0, REPLICAS_MAX),
             ("slave_timeout_ms", self.slave_timeout_ms, 10, 600_000),

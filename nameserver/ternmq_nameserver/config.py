@@ -49,7 +49,7 @@ class NameServerConfig:
     def __post_init__(self) -> None:
         for setting, value, least, most in (
             ("port", self.port, 0, PORT_MAX),
-            ("plain_port", self.plain_port or 1, 1, PORT_MAX),
+            ("plain_port", 1 if self.plain_port is None else self.plain_port, 1, PORT_MAX),
             ("expiry_ms", self.expiry_ms, EXPIRY_MS_LEAST, EXPIRY_MS_MAX),
             ("registered_bytes_max", self.registered_bytes_max, 1 << 20, 64 << 30),
             ("scan_interval_s", self.scan_interval_s, 0.1, 60.0),

@@ -29,6 +29,8 @@ from ternmq_model.message_id import host_text
         ("hostname", "0.0.0.0"),
         ("hostname", "*"),
         ("port", 65_536),
+        ("plain_port", 0),
+        ("plain_port", 65_536),
         ("advertised", ("nowhere",)),
         ("advertised", ("host:0",)),
         ("nameservers", ("127.0.0.1",)),
@@ -76,6 +78,8 @@ def test_machine_with_an_illegal_name_registers_without_it(
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "bad name")
     assert list(BrokerConfig(listen="0::0").endpoints(7)) == [Address("*", 7)]
+    both = BrokerConfig(listen="0::0", plain_port=8)
+    assert list(both.endpoints(7)) == [Address("*", 7), Address("*", 8)]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ def test_nameserver_listens_on_loopback_by_default() -> None:
     ("setting", "value"),
     [
         ("port", 65_536),
+        ("plain_port", 0),
+        ("plain_port", 65_536),
         ("port", -1),
         ("listen", "x:y"),
         ("listen", ""),
