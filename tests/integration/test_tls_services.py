@@ -44,11 +44,10 @@ def credentials_of(trusted: Authority) -> Credentials:
 
 @dataclass
 class Load:
-    """What was sent under load, and what went wrong."""
+    """Bodies of the acknowledged messages of a load, and the errors of the others."""
 
     sent: list[bytes] = field(default_factory=list[bytes])
     errors: list[TernError] = field(default_factory=list[TernError])
-    pauses_s: list[float] = field(default_factory=list[float])
 
 
 @asynccontextmanager
@@ -59,14 +58,12 @@ async def sending(client: ClientConfig) -> AsyncGenerator[Load]:
     async def send(producer: Producer) -> None:
         while not is_over.is_set():
             body = b"%d" % len(load.sent)
-            begun = asyncio.get_running_loop().time()
             try:
                 await producer.send(Message("orders", body))
             except TernError as error:
                 load.errors.append(error)
             else:
                 load.sent.append(body)
-            load.pauses_s.append(asyncio.get_running_loop().time() - begun)
 
     async with Producer("shop", client=client) as producer, asyncio.TaskGroup() as group:
         group.create_task(send(producer))

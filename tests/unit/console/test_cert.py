@@ -1,4 +1,4 @@
-"""What `ternmq cert` prints and writes."""
+"""Output and files of `ternmq cert`."""
 
 import json
 import re
