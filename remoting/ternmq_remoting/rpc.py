@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from google.protobuf.message import Message as ProtoMessage
 
 from ternmq_model.address import Address as Address
+from ternmq_model.permission import Need
 from ternmq_remoting.encoded_message import EncodedMessage
 
 Req = TypeVar("Req", bound=ProtoMessage)
@@ -112,6 +113,39 @@ class PeerCertificate:
     serial: int
 
 
+class Permits(Protocol):
+    """Permissions of one caller."""
+
+    def allows(self, need: Need | None) -> bool:
+        """Return whether the caller has a permission; None = the one of every known identity."""
+        ...
+
+    def check(self, *alternatives: Need | None) -> None:
+        """Return if the caller has one of the permissions.
+
+        Raises:
+            RefusedError: NO_PERMISSION. The call had no effect.
+        """
+        ...
+
+
+class Everything:
+    """Permissions of every caller where no users exist: all."""
+
+    def allows(self, need: Need | None) -> bool:
+        """Return True."""
+        return True
+
+    def check(self, *alternatives: Need | None) -> None:
+        """Return."""
+
+
+EVERYTHING: Final = Everything()
+
+AUTHORIZATION_KEY: Final = "authorization"
+"""Key of the metadata with the token of a caller, after `Bearer `."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """Caller of a handler."""
@@ -119,11 +153,15 @@ class Call:
     peer: Address
     """Address of the caller's socket."""
 
-    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Metadata by lower-case key. TernMQ's clients send ternmq-language and ternmq-version."""
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Metadata by lower-case key. TernMQ's clients send ternmq-language and ternmq-version; those
+    with a token `AUTHORIZATION_KEY`."""
 
     certificate: PeerCertificate | None = None
     """Certificate of the caller; None = it showed none."""
+
+    permits: Permits = EVERYTHING
+    """Permissions of the caller."""
 
 
 class Readable(Protocol[ReadT_co]):
