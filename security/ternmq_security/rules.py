@@ -2,7 +2,7 @@
 
 A rule returns the items of a request, all of which must hold. An item is a tuple of alternatives,
 one of which suffices; `None` among them = every known identity. Topics that only a handler knows,
-such as those inside records, are for the handler to check.
+such as those inside records, are checked by the handler through `Call.permits`.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,10 +1,14 @@
 """Permissions that each RPC needs, written out."""
 
+import asyncio
 from collections.abc import Iterable
+from itertools import combinations
 from typing import Any, Final
 
 import pytest
 
+from ternmq_model.address import Address
+from ternmq_model.errors import PermissionRefused
 from ternmq_model.permission import CLUSTER, Action, Need, Resource, ResourceKind
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
@@ -14,9 +18,13 @@ from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting import service_methods as rpc
+from ternmq_remoting.rpc import Call, Handler, StreamRpc
 from ternmq_security.access.grants import Effect, Grant, ResourcePattern
 from ternmq_security.access.permissions import Permissions
+from ternmq_security.caller import CallerIdentity
+from ternmq_security.guard import Guard, guarded
 from ternmq_security.rules import RULES, Alternatives
+from tests.support.identities import Granted, Identities, OneStream
 
 USE_OF_T: Final = "publish topic:T | subscribe topic:T | admin topic:T"
 OFFSET: Final = groups.QueueOffset(topic="T")
@@ -244,3 +252,47 @@ def test_member_of_a_broker_may_not_publish() -> None:
     for method, request, lines in TABLE:
         if any("publish" in line or "subscribe" in line for line in lines):
             assert not is_allowed(RULES[method](request), member), method.name
+
+
+EVERY_NEED: Final[list[Need]] = [
+    (action, Resource(kind, name))
+    for kind in (ResourceKind.TOPIC, ResourceKind.GROUP)
+    for name in "TGPFX"
+    for action in (Action.PUBLISH, Action.SUBSCRIBE, Action.ADMIN)
+] + [(action, CLUSTER) for action in Action]
+
+
+async def is_served(caller: CallerIdentity, method: Any, request: Any) -> bool:
+    """Return whether a guarded handler gets the request."""
+    served: list[Any] = []
+
+    async def serve(received: Any, call: Call) -> None:
+        served.append(await received.read() if isinstance(method, StreamRpc) else received)
+
+    (handler,) = guarded([Handler(method, serve)], Guard(Identities(caller)))
+    given = OneStream(request) if isinstance(method, StreamRpc) else request
+    try:
+        await handler.function(given, Call(Address("client", 1)))
+    except PermissionRefused:
+        assert not served, "a refused call has an effect"
+        return False
+    assert served == [request]
+    return True
+
+
+@pytest.mark.parametrize(("method", "request_", "lines"), TABLE, ids=lambda each: _id(each))
+def test_guard_serves_exactly_those_who_have_the_permissions(
+    method: Any, request_: Any, lines: tuple[str, ...]
+) -> None:
+    expected = [{need_of(text) for text in line.split(" | ")} for line in lines]
+
+    async def main() -> None:
+        for count in range(3):
+            for needs in combinations(EVERY_NEED, count):
+                caller = CallerIdentity("shop", Granted(*needs))
+                is_enough = all({*needs, None} & line for line in expected)
+                assert await is_served(caller, method, request_) is is_enough, needs
+        nobody = CallerIdentity(None, Granted(is_known=False))
+        assert await is_served(nobody, method, request_) is not bool(expected)
+
+    asyncio.run(main())

@@ -1,0 +1,66 @@
+"""Callers: identities with their permissions, and the text of a refusal. Pure."""
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from ternmq_model.errors import RefusedError, refusal
+from ternmq_model.permission import Action, Need
+from ternmq_model.response_code import ResponseCode
+
+_VERBS: Final = {
+    Action.PUBLISH: "publish to",
+    Action.SUBSCRIBE: "subscribe to",
+    Action.ADMIN: "administer",
+    Action.REPLICATE: "replicate",
+}
+
+
+class Decisions(Protocol):
+    """Decisions about the needs of one user."""
+
+    def allows(self, need: Need | None) -> bool:
+        """Return whether the user has a permission; None = the one of every known identity."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallerIdentity:
+    """Identity with its permissions: the `Permits` of its calls."""
+
+    name: str | None
+    """Name of the user; None = an unknown identity."""
+
+    decisions: Decisions
+    expires_at_ms: int | None = None
+    """End of the identity, Unix milliseconds; None = it has none."""
+
+    credential: object = None
+    """Public part of the proof, such as the id of a token, by which the identity can be found in a
+    changed table."""
+
+    def allows(self, need: Need | None) -> bool:
+        """Return whether the caller has a permission; None = the one of every known identity."""
+        return self.decisions.allows(need)
+
+    def check(self, *alternatives: Need | None) -> None:
+        """Return if the caller has one of the permissions.
+
+        Raises:
+            PermissionRefused: The caller has none of them. The call had no effect.
+        """
+        allows = self.decisions.allows
+        for need in alternatives:
+            if allows(need):
+                return
+        raise denial(self.name, *alternatives)
+
+
+def denial(name: str | None, *alternatives: Need | None) -> RefusedError:
+    """Return the refusal of a call that needs one of some permissions."""
+    needs = dict.fromkeys(need for need in alternatives if need is not None)
+    missing = " or ".join(f"{_VERBS[action]} {resource}" for action, resource in needs)
+    if name is None:
+        remark = f"an unknown identity may not {missing or 'call this service'}: give credentials"
+    else:
+        remark = f"user {name!r} may not {missing or 'call this service'}"
+    return refusal(ResponseCode.NO_PERMISSION, remark)

@@ -1,0 +1,176 @@
+"""Guard of a service: identifies each caller, and checks each call before its handler.
+
+The guard wraps handlers, so that it works over every network.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any, Final, Protocol
+
+from ternmq_remoting.rpc import AUTHORIZATION_KEY, Call, Handler, PeerCertificate, StreamRpc
+from ternmq_remoting.service_methods import PULL
+from ternmq_security.caller import CallerIdentity
+from ternmq_security.guarded_stream import GuardedStream, end_expired
+from ternmq_security.rules import RULES, Rule
+
+CALLERS_MAX: Final = 10_000
+"""Remembered identities of callers."""
+
+_Key = tuple[bytes, PeerCertificate | None]
+
+
+class Identifier(Protocol):
+    """Source of identities: the table of users."""
+
+    @property
+    def is_open(self) -> bool:
+        """True while everything is allowed to everybody: there are no users."""
+        ...
+
+    async def identify(self, call: Call) -> CallerIdentity:
+        """Return the identity of a caller, by its token or certificate. Cancelling is safe.
+
+        Raises:
+            RefusedError: NO_PERMISSION: the credentials are wrong.
+        """
+        ...
+
+    def renewed(self, caller: CallerIdentity) -> CallerIdentity | None:
+        """Return the same identity by the present table; None when its user or proof is gone."""
+        ...
+
+
+class Guard:
+    """Checks of the calls of one service. Owns the known callers and the open streams.
+
+    Args:
+        identifier: Source of identities.
+
+    Attributes:
+        is_open: True while nothing is checked.
+        changes: Number of changes of the table.
+    """
+
+    def __init__(self, identifier: Identifier) -> None:
+        self.is_open = identifier.is_open
+        self._identifier = identifier
+        self.changes = 0
+        self._callers: dict[_Key, CallerIdentity] = {}
+        self._under_way: dict[_Key, asyncio.Event] = {}
+        self._streams: dict[GuardedStream, None] = {}
+
+    def table_changed(self) -> None:
+        """Apply a changed table: to later calls, and to open streams, some of which end."""
+        self.changes += 1
+        self.is_open = self._identifier.is_open
+        if self.is_open:
+            self._callers.clear()
+            return
+        renewed = self._identifier.renewed
+        # Credentials that were unknown may be known by now: their next call identifies them again.
+        known = ((key, renewed(each)) for key, each in self._callers.items() if each.name)
+        self._callers = {key: caller for key, caller in known if caller is not None}
+        for stream in self._streams:
+            stream.renew(None if stream.caller is None else renewed(stream.caller))
+
+    def step(self, now_ms: int) -> None:
+        """End identities and streams whose tokens have expired. To be called each second.
+
+        Args:
+            now_ms: Unix milliseconds.
+        """
+        expired = [
+            key
+            for key, caller in self._callers.items()
+            if caller.expires_at_ms is not None and caller.expires_at_ms <= now_ms
+        ]
+        for key in expired:
+            del self._callers[key]
+        for stream in self._streams:
+            end_expired(stream, now_ms)
+
+    def known(self, call: Call) -> CallerIdentity | None:
+        """Return the identity of a caller, if it was identified since it last changed."""
+        return self._callers.get(_key_of(call))
+
+    async def identify(self, call: Call) -> CallerIdentity:
+        """Return the identity of a caller by the present table. Cancelling is safe.
+
+        Raises:
+            RefusedError: NO_PERMISSION: the credentials are wrong.
+        """
+        key = _key_of(call)
+        while (known := self._callers.get(key)) is None:
+            if (other := self._under_way.get(key)) is not None:  # a token's check takes long
+                await other.wait()
+                continue
+            over = self._under_way[key] = asyncio.Event()
+            changes = self.changes
+            try:
+                caller = await self._identifier.identify(call)
+                if changes == self.changes:
+                    self._remember(key, caller)
+                    return caller
+            finally:
+                del self._under_way[key]
+                over.set()
+        return known
+
+    async def serve_stream(self, handler: Handler, rule: Rule, stream: Any, call: Call) -> None:
+        """Serve a stream, and check what the caller sends on it.
+
+        Raises:
+            RefusedError: NO_PERMISSION: wrong credentials, a refused message, or a permission that
+                was taken away; SERVICE_NOT_AVAILABLE: the stream must be opened again.
+        """
+        caller = None if self.is_open else await self.identify(call)
+        guarded = GuardedStream(stream, rule, caller)
+        self._streams[guarded] = None
+        try:
+            await guarded.serve(handler.function, call)
+        finally:
+            del self._streams[guarded]
+
+    def _remember(self, key: _Key, caller: CallerIdentity) -> None:
+        if len(self._callers) >= CALLERS_MAX:
+            del self._callers[next(iter(self._callers))]
+        self._callers[key] = caller
+
+
+def guarded(handlers: Sequence[Handler], guard: Guard) -> list[Handler]:
+    """Return handlers whose calls the guard checks.
+
+    Raises:
+        KeyError: An RPC has no rule.
+    """
+    return [_guarded(handler, RULES[handler.rpc], guard) for handler in handlers]
+
+
+def _guarded(handler: Handler, rule: Rule, guard: Guard) -> Handler:
+    serve = handler.function
+
+    async def serve_call(request: Any, call: Call) -> Any:
+        if guard.is_open:
+            return await serve(request, call)
+        changes, caller = guard.changes, guard.known(call) or await guard.identify(call)
+        for alternatives in rule(request):
+            caller.check(*alternatives)
+        reply = await serve(request, Call(call.peer, call.metadata, call.certificate, caller))
+        if changes != guard.changes and handler.rpc is PULL:  # it may have waited for 30 s
+            caller = await guard.identify(call)
+            for alternatives in rule(request):
+                caller.check(*alternatives)
+        return reply
+
+    async def serve_stream(stream: Any, call: Call) -> None:
+        await guard.serve_stream(handler, rule, stream, call)
+
+    is_stream = isinstance(handler.rpc, StreamRpc)
+    return Handler(handler.rpc, serve_stream if is_stream else serve_call)
+
+
+def _key_of(call: Call) -> _Key:
+    """Return the key of a caller, without the token."""
+    authorization = call.metadata.get(AUTHORIZATION_KEY, "")
+    return sha256(authorization.encode()).digest(), call.certificate
