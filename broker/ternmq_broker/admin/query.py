@@ -14,6 +14,7 @@ from ternmq_broker.storage.reader import StoreReader
 from ternmq_model.arrays import pack_int32s
 from ternmq_model.errors import refusal
 from ternmq_model.names import check_topic, is_read_forbidden
+from ternmq_model.permission import to_read
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -45,7 +46,10 @@ class QueryService:
     async def query_messages(
         self, request: messages.QueryMessagesRequest, call: Call
     ) -> messages.QueryMessagesReply:
-        """Return the newest records with a key. Cancelling is safe."""
+        """Return the newest records with a key in topics that the caller may read.
+
+        Cancelling is safe.
+        """
         if not self.store.searches.has_index:
             raise refusal(
                 ResponseCode.QUERY_NOT_FOUND, "this broker has no index: store.index_enabled is off"
@@ -59,7 +63,11 @@ class QueryService:
             topics: Sequence[str] = (self._existing(request.topic),)
         else:
             stored = {topic for topic, _ in self.store.queues()}
-            topics = sorted(topic for topic in stored if not is_read_forbidden(topic))
+            topics = sorted(
+                topic
+                for topic in stored
+                if not is_read_forbidden(topic) and call.permits.allows(to_read(topic))
+            )
         end_ms = request.end_ms or _EVER_MS
         if request.begin_ms > end_ms:
             remark = f"begin_ms {request.begin_ms} is after end_ms {end_ms}"

@@ -27,11 +27,12 @@ from ternmq_model.errors import (
 )
 from ternmq_model.names import check_group, check_stored_group, check_topic, is_system_group
 from ternmq_model.offsets import OFFSET_MAX, QueueOffset
+from ternmq_model.permission import Action, of_group
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.converters import status_of
 from ternmq_remoting.request_parser import check_range
-from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
+from ternmq_remoting.rpc import Call, Handler, Permits, ServerStream, stream, unary
 from ternmq_remoting.service_methods import COMMIT_OFFSETS, LIST_MEMBERS, QUERY_OFFSET, SESSION
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest
@@ -75,7 +76,7 @@ class GroupService:
         hello, sessions = first.hello, self.sessions
         _check_client(hello)
         memberships = self._memberships(hello.consumer_groups)
-        producers = _producer_groups(hello.producer_groups)
+        producers = _producer_groups(hello.producer_groups, call.permits)
         session = ClientSession(
             hello.client_id,
             hello.incarnation,
@@ -97,7 +98,7 @@ class GroupService:
             await stream.write(_welcome(ResponseCode.SUCCESS, ""))
             async with OwnedTasks() as tasks:
                 reading = tasks.spawn(
-                    self._read_heartbeats(stream, session, outbox), "session-hear"
+                    self._read_heartbeats(stream, session, outbox, call.permits), "session-hear"
                 )
                 while replies := await outbox.next():
                     for reply in replies:
@@ -110,7 +111,11 @@ class GroupService:
             sessions.broke(session)
 
     async def _read_heartbeats(
-        self, stream: SessionServerStream, session: ClientSession, outbox: SessionOutbox
+        self,
+        stream: SessionServerStream,
+        session: ClientSession,
+        outbox: SessionOutbox,
+        permits: Permits,
     ) -> TernError | None:
         """Accept heartbeats until the stream ends, then end the other half; return an error."""
         sessions = self.sessions
@@ -120,9 +125,8 @@ class GroupService:
                     case "heartbeat":
                         beat = request.heartbeat
                         memberships = self._memberships(beat.consumer_groups)
-                        sessions.heartbeat(
-                            session, _producer_groups(beat.producer_groups), memberships
-                        )
+                        producers = _producer_groups(beat.producer_groups, permits)
+                        sessions.heartbeat(session, producers, memberships)
                     case "running_state":
                         self.client_queries.answered(session, request.running_state)
                     case "goodbye":
@@ -294,10 +298,17 @@ def _check_client(hello: groups.Hello) -> None:
     check_client_id(hello.incarnation, "incarnation")
 
 
-def _producer_groups(names: Sequence[str]) -> list[str]:
+def _producer_groups(names: Sequence[str], permits: Permits) -> list[str]:
+    """Return the producer groups of a client that is asked about their transactions.
+
+    Every producer names its group, also one that begins no transaction: a group in which it may not
+    publish is left out, not refused.
+    """
     if len(names) > _PRODUCER_GROUPS_MAX:
         raise invalid(f"a client has at most {_PRODUCER_GROUPS_MAX} producer groups")
-    return [check_group(name) for name in names]
+    return [
+        name for name in map(check_group, names) if permits.allows(of_group(name, Action.PUBLISH))
+    ]
 
 
 def _welcome(code: ResponseCode, remark: str) -> groups.SessionReply:

@@ -21,6 +21,7 @@ from ternmq_model.errors import UsageError, invalid, refusal
 from ternmq_model.message_id import parse_offset_message_id
 from ternmq_model.names import is_read_forbidden
 from ternmq_model.offsets import OFFSET_MAX, QueueOffset
+from ternmq_model.permission import to_read
 from ternmq_model.record.format import decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID
@@ -142,7 +143,8 @@ class PullService:
     ) -> messages.ViewMessageReply:
         """Return the record with an offset message id, if the log has it.
 
-        A half message is no such record.
+        A half message is no such record, nor one of a topic that the caller may not read: even the
+        name of the topic is not for that caller.
         """
         message_id = request.offset_message_id
         try:
@@ -155,7 +157,8 @@ class PullService:
             data is None
             or record is None
             or record.header.store_host != store_host
-            or is_read_forbidden(record.topic.decode("utf-8", "replace"))
+            or is_read_forbidden(topic := record.topic.decode("utf-8", "replace"))
+            or not call.permits.allows(to_read(topic))
         ):
             raise refusal(ResponseCode.QUERY_NOT_FOUND, f"no message has the id {message_id}")
         return messages.ViewMessageReply(record=data)

@@ -19,6 +19,7 @@ from ternmq_model.arrays import Ints
 from ternmq_model.errors import CorruptRecord, refusal
 from ternmq_model.names import HALF_TOPIC, SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.permission import to_publish
 from ternmq_model.properties import (
     DELAY,
     TIMER_DELAY_MS,
@@ -31,6 +32,7 @@ from ternmq_model.properties import (
 from ternmq_model.record.batch import RefusedRecord
 from ternmq_model.record.format import RecordHeader, decode_record, read_queue_id
 from ternmq_model.response_code import ResponseCode
+from ternmq_remoting.rpc import EVERYTHING, Permits
 
 _COMMIT_TIMEOUT_S: Final = 5.0
 _TIMER_NAMES: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
@@ -70,16 +72,22 @@ class DuplicateSearch:
     reader: StoreReader
     confirmations: Confirmations
 
-    async def find(self, records: bytes, sizes: NDArray[np.int32]) -> dict[int, DuplicateRecord]:
+    async def find(
+        self, records: bytes, sizes: NDArray[np.int32], permits: Permits = EVERYTHING
+    ) -> dict[int, DuplicateRecord]:
         """Return the stored records of a retried batch, by row.
 
         All appended records count, also those not indexed or confirmed. Cancelling is safe.
 
         Raises:
+            PermissionRefused: The sender may not publish to a topic of the batch.
             TernError: The search failed. Nothing was stored.
         """
         # Up to 0.1 s for 4 MiB.
         retried = await self.reader.blocking.run(retried_rows, records, sizes)
+        if permits is not EVERYTHING:
+            for topic in dict.fromkeys(row.topics[0] for row in retried):
+                permits.check(to_publish(topic))
         end = await self._readable_end()
         found: dict[int, DuplicateRecord] = {}
         for topic in dict.fromkeys(topic for row in retried for topic in row.topics):

@@ -6,7 +6,7 @@ Source: RocketMQ `AbstractSendMessageProcessor.msgCheck`, `SendMessageProcessor`
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -19,6 +19,7 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName, RefusedError, invalid, refusal
 from ternmq_model.names import DEAD_LETTER_PREFIX, HALF_TOPIC, RETRY_PREFIX, is_send_forbidden
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.permission import to_administer, to_publish
 from ternmq_model.record.batch import (
     RecordBatch,
     Records,
@@ -31,6 +32,7 @@ from ternmq_model.record.format import ATOMIC_BATCH_BYTES_MAX, host_flags
 from ternmq_model.record.single import FIRST_ROW, read_single
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicConfig
+from ternmq_remoting.rpc import EVERYTHING, Permits
 from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -41,7 +43,7 @@ _NOTHING: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class SenderInfo:
-    """Addresses of one sender, and its settings for new topics."""
+    """Addresses and permissions of one sender, and its settings for new topics."""
 
     born_host: bytes
     store_host: bytes
@@ -49,6 +51,7 @@ class SenderInfo:
     """Template of new topics; empty = no topic may be created."""
 
     new_topic_queues: int
+    permits: Permits = EVERYTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +114,13 @@ class MessageWriter:
         Raises:
             MessageRefused: The lengths cannot be right, or a record of an `atomic` batch is
                 refused; nothing was stored.
+            PermissionRefused: The sender may not publish to a topic; nothing was stored.
             StoreError: The store accepts no record; nothing was stored.
         """
         batch, indexes, refused = self._checked(records, record_sizes, sender)
+        if sender.permits is not EVERYTHING and batch is not None:
+            for topic in dict.fromkeys(each[0] for each in batch.queues):
+                sender.permits.check(to_publish(topic))
         if batch is not None:
             permitted = self._permitted(batch, indexes, sender, refused)
             if permitted is None:
@@ -183,7 +190,10 @@ class MessageWriter:
         Returns:
             The batch, the index of each row among the records of the request, and its staging time.
         """
-        done = reroute(batch, self.rules(), store_host=sender.store_host)
+        rules = self.rules()
+        if sender.permits is not EVERYTHING:
+            rules = replace(rules, permits=sender.permits)
+        done = reroute(batch, rules, store_host=sender.store_host)
         refused += [each._replace(row=int(indexes[each.row])) for each in done.refused]
         return done.batch, indexes[done.rows], done.staged_ms
 
@@ -234,6 +244,7 @@ class MessageWriter:
             raise refusal(ResponseCode.NO_PERMISSION, remark)
         config = self.topics.get(topic)
         if config is None:
+            _check_creation(topic, sender)
             try:
                 config = self.topics.create_for_send(
                     topic,
@@ -252,6 +263,19 @@ class MessageWriter:
             remark = f"topic {topic!r} may not be written ({config.permissions.text})"
             raise refusal(ResponseCode.NO_PERMISSION, remark)
         return config
+
+
+def _check_creation(topic: str, sender: SenderInfo) -> None:
+    """Refuse the creation of a topic for a sender without `admin` on it.
+
+    Raises:
+        PermissionRefused: Names the topic and the sender.
+    """
+    try:
+        sender.permits.check(to_administer(topic))
+    except RefusedError as error:
+        remark = f"topic {topic!r} does not exist, and {error.remark}"
+        raise refusal(error.code, remark) from None
 
 
 def _check_atomic(

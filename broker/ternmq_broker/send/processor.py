@@ -130,7 +130,9 @@ class SendProcessor:
         if len(record_sizes) % INT32_BYTES:  # for `store` to refuse
             return await self.store(records, record_sizes, sender, atomic=atomic)
         sizes = read_int32s(record_sizes)
-        found = await self.duplicates.find(records, sizes) if self.duplicates else {}
+        found = (
+            await self.duplicates.find(records, sizes, sender.permits) if self.duplicates else {}
+        )
         if not found:
             return await self.store(records, record_sizes, sender, atomic=atomic)
         rest, rest_sizes, rows = rest_of(records, sizes, found)

@@ -120,12 +120,13 @@ class SendService:
         return reply
 
     def _sender(self, call: Call, auto_create: messages.AutoCreate | None) -> SenderInfo:
-        """Return the addresses and settings of a caller; without settings, topics are created."""
+        """Return what is known of a caller; without settings, topics are created."""
         return SenderInfo(
             born_host_bytes(call.peer),
             self._processor.store_host(),
             AUTO_CREATE_TOPIC if auto_create is None else auto_create.template_topic,
             0 if auto_create is None else auto_create.queues,
+            call.permits,
         )
 
     def _record(self, request: messages.SendRequest, sender: SenderInfo) -> tuple[bytes, str, int]:

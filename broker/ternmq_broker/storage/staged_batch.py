@@ -17,12 +17,18 @@ from ternmq_broker.storage.half_form import (
     shared_part,
 )
 from ternmq_broker.storage.internal_record import InternalRecord
-from ternmq_broker.storage.system_topic_routing import SPARE_BYTES, RoutingRules, check_staged
+from ternmq_broker.storage.system_topic_routing import (
+    SPARE_BYTES,
+    RoutingRules,
+    check_producer_group,
+    check_staged,
+)
 from ternmq_model.errors import RefusedError
 from ternmq_model.names import DEAD_LETTER_PREFIX, HALF_TOPIC, RETRY_PREFIX
 from ternmq_model.properties import (
     CHECK_IMMUNITY_S,
     PAIR_END_BYTE,
+    PRODUCER_GROUP,
     STAGED_FOR,
     TRANSACTION_PREPARED,
     UNIQUE_KEY,
@@ -119,6 +125,7 @@ def _shared_properties(tail: bytes, rules: RoutingRules) -> _TailProperties | No
         born_host=b"",
     )
     try:
+        check_producer_group(pairs[PRODUCER_GROUP], rules)
         check_staged(one, rules)
     except RefusedError:
         return None

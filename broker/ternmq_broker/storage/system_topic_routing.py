@@ -21,6 +21,7 @@ from ternmq_model.names import (
     SCHEDULE_TOPIC,
     WHEEL_TOPIC,
 )
+from ternmq_model.permission import Action, of_group
 from ternmq_model.properties import (
     CHECK_IMMUNITY_S,
     DELAY,
@@ -42,6 +43,7 @@ from ternmq_model.properties import (
 )
 from ternmq_model.record.format import FLAG_TRANSACTION_MASK
 from ternmq_model.response_code import ResponseCode
+from ternmq_remoting.rpc import EVERYTHING, Permits
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _SECONDS: Final = re.compile(r"[0-9]{1,10}")
@@ -73,6 +75,9 @@ class RoutingRules:
     no_transactions: RefusedError | None = None
     """The reason why no transaction may begin; None when it may."""
 
+    permits: Permits = EVERYTHING
+    """Permissions of the sender."""
+
 
 def route(record: InternalRecord, rules: RoutingRules) -> InternalRecord:
     """Return the stored form of a record that a client sent; often the record itself.
@@ -91,6 +96,7 @@ def route(record: InternalRecord, rules: RoutingRules) -> InternalRecord:
     if is_half and not record.topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
         if PRODUCER_GROUP not in properties:
             raise _illegal(f"property {TRANSACTION_PREPARED!r} without {PRODUCER_GROUP!r}")
+        check_producer_group(properties[PRODUCER_GROUP], rules)
         if rules.no_transactions is not None:
             raise rules.no_transactions
         if STAGED_FOR in properties:
@@ -112,6 +118,16 @@ def waiting(record: InternalRecord, rules: RoutingRules) -> InternalRecord:
         return delayed(record, level)
     due_ms = _due_ms(record, rules)
     return record if due_ms is None else timed(record, due_ms)
+
+
+def check_producer_group(group: str, rules: RoutingRules) -> None:
+    """Refuse a half message for a producer group of others, whose members would be asked about it.
+
+    Raises:
+        PermissionRefused: The sender may not publish in the group.
+    """
+    if rules.permits is not EVERYTHING:
+        rules.permits.check(of_group(group, Action.PUBLISH))
 
 
 def check_staged(record: InternalRecord, rules: RoutingRules) -> None:

@@ -27,9 +27,11 @@ from ternmq_broker.transactions.table import EndedTransaction, OpenTransaction
 from ternmq_broker.transactions.transitions import TransitionRecord, Transitions
 from ternmq_model.errors import MessageRefused, RefusedError, TernError, UsageError, refusal
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.permission import to_publish
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import TopicConfig
 from ternmq_model.transaction import Resolution
+from ternmq_remoting.rpc import EVERYTHING, Permits
 from ternmq_remoting.status import refusal_from
 
 _TRANSIENT: Final = frozenset(
@@ -44,6 +46,7 @@ class EndRequest(NamedTuple):
 
     identity: TransactionIdentity
     resolution: Resolution
+    permits: Permits = EVERYTHING
 
 
 class EndResult(NamedTuple):
@@ -224,6 +227,7 @@ class EndTransactionProcessor:
                     break
                 config = known.get((one.topic, one.queue_id))
                 if config is None:
+                    end.request.permits.check(to_publish(one.topic))
                     config = self.topics.find(one.topic, one.queue_id, offset)
                 if config is None:
                     break
@@ -277,6 +281,7 @@ class EndTransactionProcessor:
         half, record = found
         if (wrong := wrong_ids(identity, half)) is not None:
             raise wrong
+        end.request.permits.check(to_publish(half.topic))
         if end.request.resolution is Resolution.ROLLBACK:
             return TransitionRecord(entry, half, record)
         config = self.topics.find(half.topic, half.queue_id, offset)

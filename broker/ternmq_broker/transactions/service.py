@@ -24,7 +24,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.converters import status_of
-from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
+from ternmq_remoting.rpc import Call, Handler, Permits, ServerStream, stream, unary
 from ternmq_remoting.service_methods import (
     END_TRANSACTION,
     END_TRANSACTIONS,
@@ -69,14 +69,15 @@ class TransactionService:
         self, request: transactions.EndTransactionRequest, call: Call
     ) -> transactions.EndTransactionReply:
         """End one transaction."""
-        (outcome,) = await self.ender.end([_request(request)])
+        (outcome,) = await self.ender.end([_request(request, call.permits)])
         return _reply(outcome)
 
     async def end_transactions(self, stream: EndStream, call: Call) -> None:
         """End many transactions, one request after the other."""
         with suppress(ConnectionLost):
             while (request := await stream.read()) is not None:
-                outcomes = await self.ender.end([_request(each) for each in request.transactions])
+                ends = [_request(each, call.permits) for each in request.transactions]
+                outcomes = await self.ender.end(ends)
                 reply = transactions.EndTransactionsReply(outcomes=map(_reply, outcomes))
                 await stream.write(reply)
 
@@ -194,14 +195,14 @@ def _identities(request: transactions.FindTransactionsRequest) -> list[Transacti
     return [TransactionIdentity(group, key, PhysicalOffset(offset)) for offset, key in pairs]
 
 
-def _request(request: transactions.EndTransactionRequest) -> EndRequest:
+def _request(request: transactions.EndTransactionRequest, permits: Permits) -> EndRequest:
     identity = TransactionIdentity(
         check_group(request.producer_group),
         request.message_id,
         PhysicalOffset(request.transaction_offset),
         request.topic,
     )
-    return EndRequest(identity, Resolution(request.resolution))
+    return EndRequest(identity, Resolution(request.resolution), permits)
 
 
 def _reply(outcome: EndResult) -> transactions.EndTransactionReply:

@@ -103,7 +103,9 @@ def test_batch_waiting_for_space_is_refused_once_broker_drains() -> None:
 class FoundFirst:
     """A look-up that finds the first record of every batch."""
 
-    async def find(self, _records: bytes, _sizes: object) -> dict[int, DuplicateRecord]:
+    async def find(
+        self, _records: bytes, _sizes: object, _permits: object
+    ) -> dict[int, DuplicateRecord]:
         return {0: DuplicateRecord(0, 5, 50, 9, 100)}
 
 
