@@ -49,6 +49,12 @@ ADD_WRITE_PERMISSION = _unary(
     nameserver.AddWritePermissionRequest, nameserver.AddWritePermissionReply
 )
 GET_EPOCH = _unary(nameserver.GetEpochRequest, nameserver.GetEpochReply)
+GET_ACCESS = _unary(nameserver.GetAccessRequest, nameserver.GetAccessReply)
+PUT_ACCESS = _unary(
+    nameserver.PutAccessRequest,
+    nameserver.PutAccessReply,
+    (ResponseCode.SUCCESS, ResponseCode.ILLEGAL_OPERATION),
+)
 
 SEND = _unary(messages.SendRequest, messages.SendReply, STORED_CODES)
 SEND_STREAM = _stream(messages.SendStreamRequest, messages.SendStreamReply)

@@ -9,13 +9,16 @@ from hashlib import sha256
 from typing import Any, Final, Protocol
 
 from ternmq_remoting.rpc import AUTHORIZATION_KEY, Call, Handler, PeerCertificate, StreamRpc
-from ternmq_remoting.service_methods import PULL
+from ternmq_remoting.service_methods import GET_ACCESS, PULL
 from ternmq_security.caller import CallerIdentity
 from ternmq_security.guarded_stream import GuardedStream, end_expired
 from ternmq_security.rules import RULES, Rule
 
 CALLERS_MAX: Final = 10_000
 """Remembered identities of callers."""
+
+_WAITS: Final = frozenset({PULL, GET_ACCESS})
+"""Unary calls that wait, up to 30 s, for what their caller may no longer read by then."""
 
 _Key = tuple[bytes, PeerCertificate | None]
 
@@ -157,7 +160,7 @@ def _guarded(handler: Handler, rule: Rule, guard: Guard) -> Handler:
         for alternatives in rule(request):
             caller.check(*alternatives)
         reply = await serve(request, Call(call.peer, call.metadata, call.certificate, caller))
-        if changes != guard.changes and handler.rpc is PULL:  # it may have waited for 30 s
+        if changes != guard.changes and handler.rpc in _WAITS:
             caller = await guard.identify(call)
             for alternatives in rule(request):
                 caller.check(*alternatives)

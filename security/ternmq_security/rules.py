@@ -235,6 +235,8 @@ RULES: Final[Mapping[Rpc, Rule]] = {
     service_methods.WIPE_WRITE_PERMISSION: _admin,
     service_methods.ADD_WRITE_PERMISSION: _admin,
     service_methods.GET_EPOCH: _member_or_admin,
+    service_methods.GET_ACCESS: _member_or_admin,
+    service_methods.PUT_ACCESS: _admin,
     service_methods.SEND: _send,
     service_methods.SEND_STREAM: _send_stream,  # topics of the records: the handler
     service_methods.PULL: _pull,

@@ -77,17 +77,16 @@ class DuplicateSearch:
     ) -> dict[int, DuplicateRecord]:
         """Return the stored records of a retried batch, by row.
 
-        All appended records count, also those not indexed or confirmed. Cancelling is safe.
+        All appended records count, also those not indexed or confirmed; a record of a topic to
+        which the sender may not publish is not looked for. Cancelling is safe.
 
         Raises:
-            PermissionRefused: The sender may not publish to a topic of the batch.
             TernError: The search failed. Nothing was stored.
         """
         # Up to 0.1 s for 4 MiB.
         retried = await self.reader.blocking.run(retried_rows, records, sizes)
         if permits is not EVERYTHING:
-            for topic in dict.fromkeys(row.topics[0] for row in retried):
-                permits.check(to_publish(topic))
+            retried = [row for row in retried if permits.allows(to_publish(row.topics[0]))]
         end = await self._readable_end()
         found: dict[int, DuplicateRecord] = {}
         for topic in dict.fromkeys(topic for row in retried for topic in row.topics):

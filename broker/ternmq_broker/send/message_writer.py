@@ -114,13 +114,9 @@ class MessageWriter:
         Raises:
             MessageRefused: The lengths cannot be right, or a record of an `atomic` batch is
                 refused; nothing was stored.
-            PermissionRefused: The sender may not publish to a topic; nothing was stored.
             StoreError: The store accepts no record; nothing was stored.
         """
         batch, indexes, refused = self._checked(records, record_sizes, sender)
-        if sender.permits is not EVERYTHING and batch is not None:
-            for topic in dict.fromkeys(each[0] for each in batch.queues):
-                sender.permits.check(to_publish(topic))
         if batch is not None:
             permitted = self._permitted(batch, indexes, sender, refused)
             if permitted is None:
@@ -204,8 +200,10 @@ class MessageWriter:
         if self._version is not self.topics.version:
             self._version = self.topics.version
             self._open.clear()
+        is_checked = sender.permits is not EVERYTHING
         refusals = [
-            None if (each[0], each[1]) in self._open else self._check(each[0], each[1], sender)
+            (_check_publish(each[0], sender) if is_checked else None)
+            or (None if (each[0], each[1]) in self._open else self._check(each[0], each[1], sender))
             for each in batch.queues
         ]
         if not any(refusals):
@@ -263,6 +261,15 @@ class MessageWriter:
             remark = f"topic {topic!r} may not be written ({config.permissions.text})"
             raise refusal(ResponseCode.NO_PERMISSION, remark)
         return config
+
+
+def _check_publish(topic: str, sender: SenderInfo) -> RefusedError | None:
+    """Return the refusal of records for a topic; None when the sender may publish to it."""
+    try:
+        sender.permits.check(to_publish(topic))
+    except RefusedError as error:
+        return error
+    return None
 
 
 def _check_creation(topic: str, sender: SenderInfo) -> None:

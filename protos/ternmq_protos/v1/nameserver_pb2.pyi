@@ -222,3 +222,39 @@ class GetEpochReply(_message.Message):
     is_known: bool
     highest_epoch: int
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., is_known: bool = ..., highest_epoch: _Optional[int] = ...) -> None: ...
+
+class GetAccessRequest(_message.Message):
+    __slots__ = ("known_version", "known_digest", "wait_ms")
+    KNOWN_VERSION_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    known_version: int
+    known_digest: bytes
+    wait_ms: int
+    def __init__(self, known_version: _Optional[int] = ..., known_digest: _Optional[bytes] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+
+class GetAccessReply(_message.Message):
+    __slots__ = ("status", "version", "table")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    version: int
+    table: bytes
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., version: _Optional[int] = ..., table: _Optional[bytes] = ...) -> None: ...
+
+class PutAccessRequest(_message.Message):
+    __slots__ = ("expected_version", "table")
+    EXPECTED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    expected_version: int
+    table: bytes
+    def __init__(self, expected_version: _Optional[int] = ..., table: _Optional[bytes] = ...) -> None: ...
+
+class PutAccessReply(_message.Message):
+    __slots__ = ("status", "version")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    version: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., version: _Optional[int] = ...) -> None: ...

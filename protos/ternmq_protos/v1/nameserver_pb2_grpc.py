@@ -90,6 +90,16 @@ class NameServerStub(object):
                 request_serializer=ternmq_dot_v1_dot_nameserver__pb2.GetEpochRequest.SerializeToString,
                 response_deserializer=ternmq_dot_v1_dot_nameserver__pb2.GetEpochReply.FromString,
                 _registered_method=True)
+        self.GetAccess = channel.unary_unary(
+                '/ternmq.v1.NameServer/GetAccess',
+                request_serializer=ternmq_dot_v1_dot_nameserver__pb2.GetAccessRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_nameserver__pb2.GetAccessReply.FromString,
+                _registered_method=True)
+        self.PutAccess = channel.unary_unary(
+                '/ternmq.v1.NameServer/PutAccess',
+                request_serializer=ternmq_dot_v1_dot_nameserver__pb2.PutAccessRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_nameserver__pb2.PutAccessReply.FromString,
+                _registered_method=True)
 
 
 class NameServerServicer(object):
@@ -173,6 +183,20 @@ class NameServerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetAccess(self, request, context):
+        """The table of users and permissions; waits until there is a newer one than the caller has.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PutAccess(self, request, context):
+        """Replace the table of users and permissions, if nobody else has done so meanwhile; durable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NameServerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -230,6 +254,16 @@ def add_NameServerServicer_to_server(servicer, server):
                     servicer.GetEpoch,
                     request_deserializer=ternmq_dot_v1_dot_nameserver__pb2.GetEpochRequest.FromString,
                     response_serializer=ternmq_dot_v1_dot_nameserver__pb2.GetEpochReply.SerializeToString,
+            ),
+            'GetAccess': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetAccess,
+                    request_deserializer=ternmq_dot_v1_dot_nameserver__pb2.GetAccessRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_nameserver__pb2.GetAccessReply.SerializeToString,
+            ),
+            'PutAccess': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutAccess,
+                    request_deserializer=ternmq_dot_v1_dot_nameserver__pb2.PutAccessRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_nameserver__pb2.PutAccessReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -530,6 +564,60 @@ class NameServer(object):
             '/ternmq.v1.NameServer/GetEpoch',
             ternmq_dot_v1_dot_nameserver__pb2.GetEpochRequest.SerializeToString,
             ternmq_dot_v1_dot_nameserver__pb2.GetEpochReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetAccess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.NameServer/GetAccess',
+            ternmq_dot_v1_dot_nameserver__pb2.GetAccessRequest.SerializeToString,
+            ternmq_dot_v1_dot_nameserver__pb2.GetAccessReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutAccess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.NameServer/PutAccess',
+            ternmq_dot_v1_dot_nameserver__pb2.PutAccessRequest.SerializeToString,
+            ternmq_dot_v1_dot_nameserver__pb2.PutAccessReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -127,20 +127,19 @@ async def tenants(guard: Guard, identities: Users) -> AsyncGenerator[Tenants]:
             await client.connection.close()
 
 
-def test_batch_with_a_foreign_topic_is_refused_as_a_whole(guard: Guard, identities: Users) -> None:
+def test_records_of_a_foreign_topic_are_refused_and_others_kept(guard: Guard, identities: Users) -> None:
     async def main() -> None:
         async with tenants(guard, identities) as all_:
             sender = await all_.shop.open_sender()
-            mixed = [sender.record("orders"), sender.record("flights"), sender.record("orders")]
-            reply = await sender.send(*mixed)
-            assert reply.status.code == ResponseCode.NO_PERMISSION
-            assert reply.status.remark == "user 'shop' may not publish to topic:flights"
-            assert not reply.refused
-            assert not reply.queue_offsets
-            assert await all_.stored("orders") == await all_.stored("flights") == []
-            reply = await sender.send(sender.record("orders", b"good"))
+            own = [sender.record("orders", body) for body in (b"1", b"2")]
+            reply = await sender.send(own[0], sender.record("flights"), own[1])
             assert not reply.status.code
-            assert await all_.stored("orders") == [b"good"]
+            assert [each.index for each in reply.refused] == [1]
+            assert reply.refused[0].status.code == ResponseCode.NO_PERMISSION
+            why = "user 'shop' may not publish to topic:flights"
+            assert reply.refused[0].status.remark == why
+            assert await all_.stored("flights") == []
+            assert await all_.stored("orders") == [b"1", b"2"]
 
     run_in_virtual_time(main())
 
@@ -160,8 +159,8 @@ def test_retry_does_not_tell_where_a_foreign_message_lies(guard: Guard, identiti
             curious = await all_.shop.open_sender()
             await curious.stream.write(messages.SendStreamRequest(batch=batch))
             reply = await curious.read()
-            assert reply.status.code == ResponseCode.NO_PERMISSION
-            assert not reply.physical_offsets
+            assert [each.status.code for each in reply.refused] == [ResponseCode.NO_PERMISSION]
+            assert offsets_of(reply.physical_offsets) != offsets_of(first.physical_offsets)
 
     run_in_virtual_time(main())
 

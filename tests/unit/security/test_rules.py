@@ -47,6 +47,8 @@ TABLE: Final[tuple[tuple[Any, Any, tuple[str, ...]], ...]] = (
     (rpc.WIPE_WRITE_PERMISSION, nameserver.WipeWritePermissionRequest(), ("admin cluster",)),
     (rpc.ADD_WRITE_PERMISSION, nameserver.AddWritePermissionRequest(), ("admin cluster",)),
     (rpc.GET_EPOCH, nameserver.GetEpochRequest(), ("replicate cluster | admin cluster",)),
+    (rpc.GET_ACCESS, nameserver.GetAccessRequest(), ("replicate cluster | admin cluster",)),
+    (rpc.PUT_ACCESS, nameserver.PutAccessRequest(), ("admin cluster",)),
     (rpc.SEND, messages.SendRequest(topic="T"), ("publish topic:T",)),
     (rpc.SEND, messages.SendRequest(topic="%RETRY%G"), ("subscribe group:G",)),
     (rpc.SEND, messages.SendRequest(topic="SCHEDULE_TOPIC_XXXX"), ("admin cluster",)),
