@@ -1,7 +1,6 @@
 """The broker's settings."""
 
 import socket
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +13,7 @@ from ternmq_model.address import (
     is_host,
     is_unspecified,
     listen_address,
-    parse_address,
+    parse_addresses,
 )
 from ternmq_model.default_nameserver import DEFAULT_NAMESERVER
 from ternmq_model.errors import ConfigError, IllegalName
@@ -350,12 +349,12 @@ class BrokerConfig:
     @property
     def nameserver_addresses(self) -> tuple[Address, ...]:
         """Every NameServer, each once."""
-        return _addresses(self.nameservers, "broker.nameservers", may_be_any=False)
+        return parse_addresses(self.nameservers, setting="broker.nameservers")
 
     @property
     def advertised_addresses(self) -> tuple[Address, ...]:
         """Addresses for clients, as the operator configured them."""
-        return _addresses(self.advertised, "broker.advertised", may_be_any=True)
+        return parse_addresses(self.advertised, setting="broker.advertised", may_be_any=True)
 
     def endpoints(self, port: int) -> tuple[Address, ...]:
         """Return what to register: where clients find this broker, best first.
@@ -401,26 +400,3 @@ class BrokerConfig:
                 except ValueError:
                     continue
         return host_bytes(Address("127.0.0.1", port))
-
-
-def _addresses(texts: Sequence[str], setting: str, *, may_be_any: bool) -> tuple[Address, ...]:
-    """Return the parsed addresses, each once.
-
-    Args:
-        texts: Texts of an operator.
-        setting: Name of the setting, for the error.
-        may_be_any: The host "*" is legal: the one through which a reader reached the NameServer.
-
-    Raises:
-        ConfigError: A text is no address; names the text.
-    """
-    addresses: list[Address] = []
-    for text in texts:
-        address = parse_address(text, setting=setting)
-        is_any = may_be_any and address.host == ANY_HOST
-        if not address.port:
-            raise ConfigError(setting, text, "needs a port to dial")
-        if not is_any and (not is_host(address.host) or is_unspecified(address.host)):
-            raise ConfigError(setting, text, "needs a host name or an IP address to dial")
-        addresses.append(address)
-    return tuple(dict.fromkeys(addresses))

@@ -392,6 +392,8 @@ class Term(Lifecycle):
         await parts.begin()
         stack.push_async_callback(parts.end)
         await self._run(stack, [*parts.jobs(), member.state.saving])
+        stack.push_async_callback(parts.access.leave)
+        await parts.access.begin()
         server = await stack.enter_async_context(
             self._listener.serve(parts.handlers(), identity=member.identity)
         )

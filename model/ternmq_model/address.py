@@ -64,6 +64,31 @@ def parse_address(text: str, *, setting: str) -> Address:
     return address
 
 
+def parse_addresses(
+    texts: Iterable[str], *, setting: str, may_be_any: bool = False
+) -> tuple[Address, ...]:
+    """Return the parsed addresses, each once.
+
+    Args:
+        texts: Texts of an operator.
+        setting: Name of the setting, for the error.
+        may_be_any: The host "*" is legal: the one through which a reader reached the NameServer.
+
+    Raises:
+        ConfigError: A text is no address; names the text.
+    """
+    addresses: list[Address] = []
+    for text in texts:
+        address = parse_address(text, setting=setting)
+        is_any = may_be_any and address.host == ANY_HOST
+        if not address.port:
+            raise ConfigError(setting, text, "needs a port to dial")
+        if not is_any and (not is_host(address.host) or is_unspecified(address.host)):
+            raise ConfigError(setting, text, "needs a host name or an IP address to dial")
+        addresses.append(address)
+    return tuple(dict.fromkeys(addresses))
+
+
 def listen_address(host: str, port: int, *, setting: str) -> Address:
     """Return the address to listen on.
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ternmq_model.address import PORT_MAX, Address, listen_address
+from ternmq_model.address import PORT_MAX, Address, listen_address, parse_addresses
 from ternmq_model.errors import ConfigError
 from ternmq_nameserver.memory_estimate import BYTES_MAX
 from ternmq_nameserver.registration import EXPIRY_MS, EXPIRY_MS_MAX
@@ -32,6 +32,10 @@ class NameServerConfig:
     """Second port, without TLS, beside `port` with TLS: for the move of a running cluster. None =
     none."""
 
+    peers: tuple[str, ...] = ()
+    """Addresses of the other NameServers, from which this one takes changes of users and
+    permissions."""
+
     data: Path | None = None
     """Directory of the key-value settings and of the highest epoch of each broker name. Without one
     they are lost when the process ends."""
@@ -56,9 +60,14 @@ class NameServerConfig:
         ):
             if not least <= value <= most:
                 raise ConfigError(f"nameserver.{setting}", value, f"must be {least} to {most}")
-        _ = self.listen_address
+        _ = self.listen_address, self.peer_addresses
 
     @property
     def listen_address(self) -> Address:
         """The address to listen on."""
         return listen_address(self.listen, self.port, setting="nameserver.listen")
+
+    @property
+    def peer_addresses(self) -> tuple[Address, ...]:
+        """The addresses of the peers."""
+        return parse_addresses(self.peers, setting="nameserver.peers")

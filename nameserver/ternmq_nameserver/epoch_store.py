@@ -6,9 +6,9 @@ from typing import Final
 
 from ternmq_model.epochs import EPOCH_MAX, REPAIR_COMMAND
 from ternmq_nameserver.epoch_table import EpochTable, epoch_table_from_json
-from ternmq_nameserver.table_store import TableStore
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.durable_file import read_newest
+from ternmq_runtime.table_store import TableStore
 
 FILE_NAME: Final = "brokerEpochs.json"
 

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Final
 
 from ternmq_nameserver.kv_table import KvTable, kv_table_from_json
-from ternmq_nameserver.table_store import TableStore
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.directory_lock import DirectoryLock
 from ternmq_runtime.durable_file import make_directory_durably, read_newest
+from ternmq_runtime.table_store import TableStore
 
 FILE_NAME: Final = "kvConfig.json"
 LOCKED_NAME: Final = "nameserver.lock"

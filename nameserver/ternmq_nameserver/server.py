@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
+from ternmq_nameserver.access_service import AccessService
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.epoch_store import FILE_NAME as EPOCHS_FILE
 from ternmq_nameserver.epoch_store import EpochStore
@@ -15,6 +16,8 @@ from ternmq_nameserver.service import NameServerService
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner
+from ternmq_security.access_control import AccessControl
+from ternmq_security.access_store import FILE_NAME as ACCESS_FILE
 
 if TYPE_CHECKING:
     from ternmq_remoting.rpc import Server
@@ -24,7 +27,8 @@ class NameServer(Lifecycle):
     """Serves routes and settings between `async with` and its end.
 
     Entering returns when the NameServer listens. Leaving stops the server, then the jobs.
-    NameServers do not know each other: brokers register with each, and clients query any.
+    Brokers register with each NameServer, and clients query any. NameServers know each other for
+    users and permissions alone, which each takes from its peers.
 
     Args:
         config: Settings of the NameServer.
@@ -60,6 +64,9 @@ class NameServer(Lifecycle):
         await settings.load()  # locks the directory
         epochs = EpochStore(data / EPOCHS_FILE if data else None, blocking)
         await epochs.load()
+        access = AccessControl(env, data / ACCESS_FILE if data else None, config.peer_addresses)
+        await access.store.load()
+        users = AccessService(access.store, env.timers)
         service = NameServerService(
             RouteTable(config.registered_bytes_max),
             settings,
@@ -71,12 +78,17 @@ class NameServer(Lifecycle):
             Job(name="expiry", interval_s=config.scan_interval_s, step=service.expire),
             settings.job,
             epochs.job,
+            *access.jobs(),
             timers=env.timers,
         )
         await stack.enter_async_context(jobs)
+        stack.push_async_callback(access.leave)
+        await access.begin()
         listener = env.network.listener(config.listen_address, plain_port=config.plain_port)
         listener.stays_open = False
-        self._server = await stack.enter_async_context(listener.serve(service.handlers()))
+        handlers = access.guarded([*service.handlers(), *users.handlers()])
+        self._server = await stack.enter_async_context(listener.serve(handlers))
+        stack.callback(users.close)
         stack.callback(self._forget)
 
     def _forget(self) -> None:

@@ -16,7 +16,16 @@ from ternmq_remoting.converters import error_of
 from ternmq_remoting.encoded_message import EncodedMessage
 from ternmq_remoting.grpc_options import CLIENT_OPTIONS
 from ternmq_remoting.peer import target_of, texts_of
-from ternmq_remoting.rpc import Address, ClientStream, Identity, Rep, Req, StreamRpc, UnaryRpc
+from ternmq_remoting.rpc import (
+    AUTHORIZATION_KEY,
+    Address,
+    ClientStream,
+    Identity,
+    Rep,
+    Req,
+    StreamRpc,
+    UnaryRpc,
+)
 from ternmq_remoting.status import GrpcStatus, error_of_status
 from ternmq_runtime.fork_safety import check_loop
 
@@ -26,9 +35,7 @@ WriteT = TypeVar("WriteT", bound=ProtoMessage)
 UnaryCall = grpc.aio.UnaryUnaryCall[bytes, bytes]
 StreamCall = grpc.aio.StreamStreamCall[bytes, bytes]
 
-CLIENT_METADATA: Final = grpc.aio.Metadata(
-    ("ternmq-language", "python"), ("ternmq-version", __version__)
-)
+CLIENT_METADATA: Final = (("ternmq-language", "python"), ("ternmq-version", __version__))
 
 
 def error_of_rpc(error: grpc.aio.AioRpcError, peer: str) -> TernError:
@@ -157,6 +164,7 @@ class GrpcConnection:
         credentials: grpc.ChannelCredentials | None = None,
         *,
         tls_name: str = "",
+        token: str = "",
     ) -> None:
         """Create a channel, which connects at its first call.
 
@@ -164,7 +172,10 @@ class GrpcConnection:
             address: Address of the peer.
             credentials: Credentials of the channel; None = no TLS.
             tls_name: Name in the peer's certificate; empty = the host of `address`.
+            token: Token of the caller; empty = none.
         """
+        own = ((AUTHORIZATION_KEY, f"Bearer {token}"),) if token else ()
+        self._metadata = grpc.aio.Metadata(*CLIENT_METADATA, *own)
         self._address = address
         self._peer = str(address)
         self._channel = _channel_to(address, credentials, tls_name)
@@ -202,7 +213,7 @@ class GrpcConnection:
         if begin is None:
             begin = cast("Any", self._channel.stream_stream(rpc.path))
             self._stream[rpc] = begin
-        call: StreamCall = begin(metadata=CLIENT_METADATA)
+        call: StreamCall = begin(metadata=self._metadata)
         return GrpcClientStream[Rep, Req](call, rpc.reply.FromString, self._peer)
 
     async def close(self) -> None:
@@ -219,7 +230,7 @@ class GrpcConnection:
             begin = cast("Any", self._channel.unary_unary(rpc.path))
             self._unary[rpc] = begin
         call: UnaryCall = begin(
-            request.SerializeToString(), timeout=timeout_s, metadata=CLIENT_METADATA
+            request.SerializeToString(), timeout=timeout_s, metadata=self._metadata
         )
         try:
             return rpc.reply.FromString(await call), call

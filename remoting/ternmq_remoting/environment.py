@@ -4,27 +4,14 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from random import Random
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol
 
 from ternmq_model.clock import SystemTime
 from ternmq_model.queue import MessageQueue
 from ternmq_remoting.rpc import Network
+from ternmq_runtime.blocking_pool import Blocking as Blocking
 from ternmq_runtime.processes import Processes
 from ternmq_runtime.timers import LOOP_TIMERS, Timers
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class Blocking(Protocol):
-    """Runner of blocking calls (system calls on files) outside the event loop."""
-
-    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return the result of `function`, or raise its error.
-
-        Cancelling stops the wait, not the function.
-        """
-        ...
 
 
 def _ignore(group: str, queue: MessageQueue, offset: int) -> None:
@@ -45,6 +32,9 @@ class Environment:
     timers: Timers = LOOP_TIMERS
     processes: Processes | None = None
     """Factory of child processes; None = functions that need them are refused."""
+
+    has_identity: bool = False
+    """True when connections of the network show who opened them, by a token or a certificate."""
 
     on_unanswered: Callable[[str, MessageQueue, int], None] = _ignore
     """Called when a consumer leaves, with its group, a queue and the offset behind the last message

@@ -8,7 +8,8 @@ from typing import ClassVar, Final
 
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
-from ternmq_model.errors import TernError, Unreachable
+from ternmq_model.address import is_loopback
+from ternmq_model.errors import ConfigError, TernError, Unreachable
 from ternmq_remoting.connection import GrpcConnection
 from ternmq_remoting.grpc_tls import ChannelCertificates
 from ternmq_remoting.health import CHECK
@@ -16,7 +17,7 @@ from ternmq_remoting.network_config import NetworkConfig
 from ternmq_remoting.peer import is_expected, texts_of
 from ternmq_remoting.rpc import Address, Connection, Handler, Identity, Server
 from ternmq_remoting.server import GrpcListener
-from ternmq_remoting.tls import Credentials, TlsConfig
+from ternmq_remoting.tls import HIDDEN, Credentials, TlsConfig
 from ternmq_runtime.fork_safety import check_process
 
 _KEPT_BUFFER_BYTES: Final = 8 << 20
@@ -52,7 +53,8 @@ class GrpcNetwork:
         self._grace_s = grace_s
         self._config = config
         self._tls = tls
-        self._certificates = ChannelCertificates(credentials or Credentials())
+        self._credentials = credentials or Credentials()
+        self._certificates = ChannelCertificates(self._credentials)
 
     @classmethod
     def check_process(cls) -> None:
@@ -88,12 +90,17 @@ class GrpcNetwork:
         Raises:
             Unreachable: No address answers, or no peer is the expected one. The error names each.
             ClosedError: This process was forked from one in which gRPC had begun.
+            ConfigError: The token would leave this machine without TLS.
         """
         self.begin()
+        token = self._credentials.token
+        if token and self._credentials.ca is None:
+            _check_local(addresses)
         credentials = self._certificates.credentials()
         tls_name = expect.name if expect is not None else ""
         connections = [
-            GrpcConnection(address, credentials, tls_name=tls_name) for address in addresses
+            GrpcConnection(address, credentials, tls_name=tls_name, token=token)
+            for address in addresses
         ]
         kept: GrpcConnection | None = None
         try:
@@ -150,6 +157,14 @@ class GrpcNetwork:
             tls=self._tls,
             plain_port=plain_port,
         )
+
+
+def _check_local(addresses: Sequence[Address]) -> None:
+    """Refuse to send a token to other machines without TLS."""
+    for address in addresses:
+        if not is_loopback(address.host):
+            rule = f"is sent to {address} over TLS only: set credentials.ca"
+            raise ConfigError("credentials.token", HIDDEN, rule)
 
 
 async def _probe(

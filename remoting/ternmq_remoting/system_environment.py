@@ -60,6 +60,7 @@ async def system_environment(
             random=Random(),
             blocking=blocking,
             processes=PythonProcesses(),
+            has_identity=credentials.has_identity,
         )
     finally:
         try:

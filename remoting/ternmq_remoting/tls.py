@@ -1,9 +1,10 @@
-"""Settings of TLS: of a service's port, and of the connections that a process opens."""
+"""Settings of TLS and identity: of a service's port, and of connections that a process opens."""
 
 import os
+import re
 import ssl
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,13 @@ from ternmq_model.errors import ConfigError
 
 CREDENTIALS_VARIABLE: Final = "TERNMQ_CREDENTIALS_FILE"
 """Variable with the path of the credentials of a process."""
+
+
+HIDDEN: Final = "..."
+"""Text in place of a secret."""
+
+_TOKEN: Final = re.compile(r"tmq\.[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\.[A-Za-z0-9_-]{16,86}", re.ASCII)
+_OF_OTHERS: Final = 0o077
 
 
 class ClientAuth(StrEnum):
@@ -26,13 +34,14 @@ class ClientAuth(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Credentials:
-    """Certificates that a process shows and trusts when it connects, as PEM files.
+    """Identity that a process shows, and the authorities that it trusts, when it connects.
 
-    With a CA every connection of the process uses TLS, and without one none does. The files are
-    read again for each new connection, so a renewed certificate needs no restart.
+    With a CA every connection of the process uses TLS, and without one none does. The PEM files are
+    read again for each new connection, so a renewed certificate needs no restart. A token leaves
+    this machine over TLS alone: without it, connecting to another host is refused.
 
     Raises:
-        ConfigError: A file cannot be read or used; names it.
+        ConfigError: A file cannot be read or used; names it. The token has another form.
     """
 
     ca: Path | None = None
@@ -45,7 +54,13 @@ class Credentials:
     key: Path | None = None
     """Private key of `cert`."""
 
+    token: str = field(default="", repr=False)
+    """Token of a user, as `ternmq user create` shows it once; empty = none. A token counts before
+    the certificate."""
+
     def __post_init__(self) -> None:
+        if self.token and _TOKEN.fullmatch(self.token) is None:
+            raise ConfigError("credentials.token", HIDDEN, "must be tmq.USER.SECRET")
         for name in ("ca", "cert", "key"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, Path(getattr(self, name)).absolute())
@@ -58,13 +73,14 @@ class Credentials:
     def from_file(cls, path: Path | str) -> "Credentials":
         """Return the credentials in a TOML file with the fields of this class as keys.
 
-        Relative paths in the file begin at its folder.
+        Relative paths in the file begin at its folder. A file with a token must be for its owner
+        alone (mode 0600).
 
         Raises:
             ConfigError: The file cannot be read, or has another form; a secret is not repeated.
         """
         path = Path(path)
-        names = ("ca", "cert", "key")
+        names = ("ca", "cert", "key", "token")
         try:
             found: dict[str, Any] = tomllib.loads(path.read_text())
         except OSError as error:
@@ -77,7 +93,17 @@ class Credentials:
             raise ConfigError("credentials", str(path), rule)
         if wrong := [name for name, value in found.items() if not isinstance(value, str)]:
             raise ConfigError("credentials", str(path), f"{wrong[0]} must be a text")
-        return cls(**{name: path.parent / value for name, value in found.items()})
+        token = found.pop("token", "")
+        if token and path.stat().st_mode & _OF_OTHERS:
+            rule = "has a token, and others may read it: its mode must be 0600"
+            raise ConfigError("credentials", str(path), rule)
+        paths = {name: path.parent / value for name, value in found.items()}
+        return cls(**paths, token=token)
+
+    @property
+    def has_identity(self) -> bool:
+        """True with a token or a certificate."""
+        return bool(self.token) or self.cert is not None
 
     @classmethod
     def from_environment(cls) -> "Credentials":

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
 from ternmq_model.errors import ClosedError
 
@@ -20,6 +20,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
+
+
+class Blocking(Protocol):
+    """Runner of blocking calls (system calls on files) outside the event loop."""
+
+    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the result of `function`, or raise its error.
+
+        Cancelling stops the wait, not the function.
+        """
+        ...
 
 
 class BlockingPool:

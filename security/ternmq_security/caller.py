@@ -6,6 +6,7 @@ from typing import Final, Protocol
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.permission import Action, Need
 from ternmq_model.response_code import ResponseCode
+from ternmq_remoting.rpc import PeerCertificate
 
 _VERBS: Final = {
     Action.PUBLISH: "publish to",
@@ -23,6 +24,20 @@ class Decisions(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Public part of a caller's credentials, by which a changed table may know them again."""
+
+    token_id: str = ""
+    """Id of the caller's token; empty = it has sent none."""
+
+    certificate: PeerCertificate | None = None
+    """Certificate of the caller; None = it showed none."""
+
+
+NO_PROOF: Final = Proof()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CallerIdentity:
     """Identity with its permissions: the `Permits` of its calls."""
@@ -31,12 +46,9 @@ class CallerIdentity:
     """Name of the user; None = an unknown identity."""
 
     decisions: Decisions
+    proof: Proof = NO_PROOF
     expires_at_ms: int | None = None
     """End of the identity, Unix milliseconds; None = it has none."""
-
-    credential: object = None
-    """Public part of the proof, such as the id of a token, by which the identity can be found in a
-    changed table."""
 
     def allows(self, need: Need | None) -> bool:
         """Return whether the caller has a permission; None = the one of every known identity."""

@@ -23,24 +23,20 @@ _WAITS: Final = frozenset({PULL, GET_ACCESS})
 _Key = tuple[bytes, PeerCertificate | None]
 
 
-class Identifier(Protocol):
-    """Source of identities: the table of users."""
+class Identities(Protocol):
+    """Source of identities: `Identifier`, over a table of users."""
 
     @property
     def is_open(self) -> bool:
-        """True while everything is allowed to everybody: there are no users."""
+        """True while everything is allowed to everybody."""
         ...
 
     async def identify(self, call: Call) -> CallerIdentity:
-        """Return the identity of a caller, by its token or certificate. Cancelling is safe.
-
-        Raises:
-            RefusedError: NO_PERMISSION: the credentials are wrong.
-        """
+        """Return the identity of a caller. See `Identifier`."""
         ...
 
     def renewed(self, caller: CallerIdentity) -> CallerIdentity | None:
-        """Return the same identity by the present table; None when its user or proof is gone."""
+        """Return the same identity by the present table; None = it is denied."""
         ...
 
 
@@ -55,7 +51,7 @@ class Guard:
         changes: Number of changes of the table.
     """
 
-    def __init__(self, identifier: Identifier) -> None:
+    def __init__(self, identifier: Identities) -> None:
         self.is_open = identifier.is_open
         self._identifier = identifier
         self.changes = 0

@@ -18,7 +18,8 @@ TEXT_CHARS_MAX: Final = 128
 SCRYPT_N: Final = 1 << 14
 SCRYPT_R: Final = 8
 SCRYPT_P: Final = 1
-_ID_BYTES: Final = 4
+_ID_CHARS: Final = 8
+"""32 of the 256 bits that are unknown to others."""
 
 
 def new_token(
@@ -29,7 +30,7 @@ def new_token(
     Args:
         user: Name of the user.
         random_bytes: 32 bytes from the system's random source.
-        salt: 16 to 64 other random bytes, of which the first four name the token.
+        salt: 16 to 64 other random bytes.
         now_ms: Wall clock, ms.
         expires_at_ms: Time from which the token is invalid, ms; 0 = never.
 
@@ -43,9 +44,8 @@ def new_token(
     secret = base64.urlsafe_b64encode(random_bytes).decode().rstrip("=")
     text = f"{PREFIX}.{user}.{secret}"
     digest = _scrypt(text, salt, SCRYPT_N, SCRYPT_R, SCRYPT_P)
-    token_id = salt[:_ID_BYTES].hex()
     return text, TokenHash(
-        token_id, salt, digest, SCRYPT_N, SCRYPT_R, SCRYPT_P, now_ms, expires_at_ms
+        token_id_of(text), salt, digest, SCRYPT_N, SCRYPT_R, SCRYPT_P, now_ms, expires_at_ms
     )
 
 
@@ -63,6 +63,14 @@ def user_of(text: str) -> str:
         except IllegalName:
             pass  # its text would be part of the error
     raise UsageError(f"the token is malformed: it must be {PREFIX}.USER.SECRET")
+
+
+def token_id_of(text: str) -> str:
+    """Return the name of a token among those of its user, which everybody may see.
+
+    Texts that are no token of a user are told by it without the 50 ms of `matches`.
+    """
+    return hashlib.sha256(text.encode()).hexdigest()[:_ID_CHARS]
 
 
 def matches(text: str, token: TokenHash) -> bool:

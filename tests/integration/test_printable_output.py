@@ -19,7 +19,7 @@ from ternmq_console.cli.output import PrintableStream
 from ternmq_console.main import ternmq
 from ternmq_model.printable_text import printable
 from ternmq_nameserver.epoch_table import EpochTable
-from ternmq_nameserver.table_store import save_table
+from ternmq_runtime.table_store import save_table
 from tests.support.brokers import connected
 from tests.support.hostile_peer import BROKER, HOSTILE, PROPERTIES
 from tests.support.processes import (

@@ -41,6 +41,7 @@ from ternmq_broker.send.request_reply import ReplyForwarder
 from ternmq_broker.send.service import SendService
 from ternmq_broker.state.epochs import newest_start
 from ternmq_broker.state.table_formats import table_paths
+from ternmq_broker.state.table_generations import config_folder
 from ternmq_broker.statistics.service import StatisticsService
 from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.confirmations import Confirmations
@@ -55,6 +56,8 @@ from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.rpc import Handler, RpcService
 from ternmq_runtime.service import Job
+from ternmq_security.access_control import AccessControl
+from ternmq_security.access_store import FILE_NAME as ACCESS_FILE
 from ternmq_store.dispatch.log_dispatcher import Arrival
 
 logger = logging.getLogger(__name__)
@@ -69,6 +72,9 @@ class BrokerAssembly:
     Args:
         env: Settings, store and tables of the term.
         member: Membership of the broker in its name.
+
+    Attributes:
+        access: Users and permissions, which check every call.
     """
 
     def __init__(self, env: BrokerEnvironment, member: Membership) -> None:
@@ -137,6 +143,12 @@ class BrokerAssembly:
             self._pulls.deletion_listeners,
             is_slave=member.is_slave,
             admission=env.admission,
+        )
+        self.access: Final = AccessControl(
+            env,
+            config_folder(config.data) / ACCESS_FILE,
+            config.nameserver_addresses,
+            is_copy=True,
         )
         self._services = [*self._build_services(), *self._build_replication_services()]
 
@@ -270,17 +282,20 @@ class BrokerAssembly:
         )
 
     def handlers(self) -> Sequence[Handler]:
-        """Return the handlers of all services; those of a slave refuse requests for its master."""
+        """Return the handlers of all services, which check permissions.
+
+        Those of a slave refuse requests for its master.
+        """
         handlers = [handler for service in self._services for handler in service.handlers()]
-        if not self._member.is_slave:
-            return handlers
-        identity, live = self._member.identity, self.env.live
-        return slave_handlers(
-            handlers,
-            name=identity.name,
-            broker_id=identity.broker_id,
-            may_be_read=lambda: live.broker.slave_read_enabled,
-        )
+        if self._member.is_slave:
+            identity, live = self._member.identity, self.env.live
+            handlers = slave_handlers(
+                handlers,
+                name=identity.name,
+                broker_id=identity.broker_id,
+                may_be_read=lambda: live.broker.slave_read_enabled,
+            )
+        return self.access.guarded(handlers)
 
     def jobs(self) -> Sequence[Job]:
         """Return the jobs that run beside the handlers."""
@@ -295,6 +310,7 @@ class BrokerAssembly:
             *self._scans.jobs(),
             self._counted.job(),
             *(() if self._claims is None else (self._claims.job,)),
+            *self.access.jobs(),
         )
 
     def writing_jobs(self) -> Sequence[Job]:
@@ -340,7 +356,7 @@ class BrokerAssembly:
         self._scheduled.stepped(by_ms)
 
     async def begin(self) -> None:
-        """Prepare clock, retention, deliveries and lock tokens before the jobs begin.
+        """Prepare clock, retention, deliveries, lock tokens and users before the jobs begin.
 
         The bound of lock tokens is saved before the first is assigned; where the disk refuses that,
         tokens rise by the wall clock.
@@ -354,6 +370,7 @@ class BrokerAssembly:
         if not self._member.is_slave:
             await self._scheduled.begin()
         await self.env.tables.versions_file.save()
+        await self.access.store.load()
 
     async def end(self) -> None:
         """End the scan processes and transactions after the jobs, without storing: slaves left."""

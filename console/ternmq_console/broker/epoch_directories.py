@@ -15,8 +15,8 @@ from ternmq_model.route import BrokerMember
 from ternmq_nameserver.epoch_store import FILE_NAME, load_epochs
 from ternmq_nameserver.epoch_table import EpochTable, epoch_table_from_json
 from ternmq_nameserver.kv_store import LOCKED_NAME, lock_of_nameserver
-from ternmq_nameserver.table_store import save_table
 from ternmq_runtime.directory_lock import DirectoryLock
+from ternmq_runtime.table_store import save_table
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.disk.layout import commit_log_folder, lock_path
 

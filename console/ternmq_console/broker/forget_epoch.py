@@ -10,7 +10,7 @@ from ternmq_console.broker.epoch_directories import open_epochs
 from ternmq_console.cli.exit_codes import errors_as_exits
 from ternmq_console.cli.options import output_option, yes_option
 from ternmq_console.cli.output import confirm, print_rows
-from ternmq_nameserver.table_store import save_table
+from ternmq_runtime.table_store import save_table
 
 
 @click.command()

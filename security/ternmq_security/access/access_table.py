@@ -70,6 +70,14 @@ class AccessTable:
         return {each.name: each for each in self.users}
 
     @cached_property
+    def _holders(self) -> dict[str, str]:
+        return {subject: user.name for user in self.users for subject in user.subjects}
+
+    @cached_property
+    def _denied(self) -> frozenset[str]:
+        return frozenset({*self.denied_subjects, *self.denied_serials})
+
+    @cached_property
     def _grants_by_user(self) -> dict[str, list[Grant]]:
         found: dict[str, list[Grant]] = {}
         for grant in self.grants:
@@ -109,6 +117,14 @@ class AccessTable:
     def user(self, name: str) -> User | None:
         """Return a user; None when there is none of that name."""
         return self._by_name.get(name)
+
+    def holder_of(self, subject: str) -> str | None:
+        """Return the user with the subject of a certificate; None when no user has it."""
+        return self._holders.get(subject)
+
+    def denies(self, subject: str, serial: int) -> bool:
+        """Return whether the subject or the serial number of a certificate is denied."""
+        return subject in self._denied or serial_text(serial) in self._denied
 
     def grants_of(self, user: str) -> tuple[Grant, ...]:
         """Return the grants of a user, or of `anonymous`."""
@@ -229,19 +245,38 @@ class AccessTable:
         """Return a table that denies a subject, a serial number (hexadecimal), or both.
 
         Raises:
-            UsageError: The last administrator needs the subject.
+            UsageError: The last administrator needs the subject, or the serial number is none.
         """
         return self._changed(
             denied_subjects=tuple({*self.denied_subjects, subject} - {""}),
-            denied_serials=tuple({*self.denied_serials, serial.lower()} - {""}),
+            denied_serials=tuple({*self.denied_serials, *_serials(serial)}),
         )
 
     def without_denied_certificate(self, *, subject: str = "", serial: str = "") -> "AccessTable":
-        """Return a table that no longer denies a subject or a serial number."""
+        """Return a table that no longer denies a subject or a serial number.
+
+        Raises:
+            UsageError: The serial number is none.
+        """
         return self._changed(
             denied_subjects=tuple({*self.denied_subjects} - {subject}),
-            denied_serials=tuple({*self.denied_serials} - {serial.lower()}),
+            denied_serials=tuple({*self.denied_serials} - {*_serials(serial)}),
         )
+
+
+def serial_text(serial: int) -> str:
+    """Return a serial number as the table has it: hexadecimal, in small letters."""
+    return f"{serial:x}"
+
+
+def _serials(text: str) -> tuple[str, ...]:
+    """Return the serial number that a user wrote, with or without colons; none for no text."""
+    if not text:
+        return ()
+    try:
+        return (serial_text(int(text.replace(":", ""), 16)),)
+    except ValueError:
+        raise UsageError(f"serial number {text!r} is not hexadecimal") from None
 
 
 def first_administrator(table: AccessTable, user: User) -> AccessTable:

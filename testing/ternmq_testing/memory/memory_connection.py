@@ -20,6 +20,7 @@ from ternmq_remoting.converters import error_of, status_of
 from ternmq_remoting.encoded_message import EncodedMessage
 from ternmq_remoting.request_parser import UnparsableRequest, request_parser
 from ternmq_remoting.rpc import (
+    AUTHORIZATION_KEY,
     Call,
     ClientStream,
     Handler,
@@ -49,7 +50,13 @@ class MemoryConnection:
     """A caller's way to one address. Owns its calls and streams until `close`."""
 
     def __init__(
-        self, network: HostNetwork, host: str, address: Address, identity: Identity | None = None
+        self,
+        network: HostNetwork,
+        host: str,
+        address: Address,
+        identity: Identity | None = None,
+        *,
+        authorization: str = "",
     ) -> None:
         self.host = host
         self.identity = identity
@@ -58,7 +65,11 @@ class MemoryConnection:
         self._address = address
         self._call = Call(
             peer=Address(host, network.free_port()),
-            metadata={"ternmq-language": "python", "ternmq-version": __version__},
+            metadata={
+                "ternmq-language": "python",
+                "ternmq-version": __version__,
+                **({AUTHORIZATION_KEY: authorization} if authorization else {}),
+            },
         )
         self._is_closed = False
 

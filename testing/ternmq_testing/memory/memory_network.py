@@ -262,10 +262,15 @@ class MemoryNetwork:
 
 
 class MemoryHost:
-    """The network as one host sees it: a `Network`."""
+    """The network as one host sees it: a `Network`.
+
+    Attributes:
+        authorization: Authorization of the calls of this host; empty = they have none.
+    """
 
     def __init__(self, network: MemoryNetwork, name: str) -> None:
         self.name = name
+        self.authorization = ""
         self._network = network
         self._connections: list[MemoryConnection] = []
         self._is_dead = False
@@ -319,7 +324,13 @@ class MemoryHost:
             raise Unreachable("; ".join(refused) or "no address to connect to")
         round_trip_s, index = min(answers)
         await self._network.timers.sleep(round_trip_s)
-        connection = MemoryConnection(self._network, self.name, addresses[index], identities[index])
+        connection = MemoryConnection(
+            self._network,
+            self.name,
+            addresses[index],
+            identities[index],
+            authorization=self.authorization,
+        )
         if self.is_dead():
             connection.shut()
         self._connections = [*filter(MemoryConnection.is_open, self._connections), connection]

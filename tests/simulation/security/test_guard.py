@@ -127,7 +127,9 @@ async def tenants(guard: Guard, identities: Users) -> AsyncGenerator[Tenants]:
             await client.connection.close()
 
 
-def test_records_of_a_foreign_topic_are_refused_and_others_kept(guard: Guard, identities: Users) -> None:
+def test_records_of_a_foreign_topic_are_refused_and_others_kept(
+    guard: Guard, identities: Users
+) -> None:
     async def main() -> None:
         async with tenants(guard, identities) as all_:
             sender = await all_.shop.open_sender()

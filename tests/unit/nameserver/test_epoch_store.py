@@ -10,9 +10,9 @@ import pytest
 from ternmq_model.errors import StoreError, StoreFailed
 from ternmq_nameserver.epoch_store import FILE_NAME, EpochStore, load_epochs
 from ternmq_nameserver.epoch_table import EpochTable, epoch_table_from_json
-from ternmq_nameserver.table_store import save_table
 from ternmq_runtime.durable_file import read_newest
 from ternmq_runtime.service import JobRunner
+from ternmq_runtime.table_store import save_table
 from ternmq_testing.memory.inline_blocking import InlineBlocking
 from ternmq_testing.time.virtual_time import run_in_virtual_time
 

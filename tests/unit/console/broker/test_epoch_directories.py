@@ -16,7 +16,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember
 from ternmq_nameserver.epoch_store import FILE_NAME, load_epochs
 from ternmq_nameserver.epoch_table import EpochTable
-from ternmq_nameserver.table_store import save_table
+from ternmq_runtime.table_store import save_table
 from ternmq_store.disk.filesystem import RealFileSystem
 
 FILES = RealFileSystem()

@@ -2,14 +2,15 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from ternmq_model.errors import StoreFailed, refusal
 from ternmq_model.response_code import ResponseCode
-from ternmq_nameserver.table_store import TableStore
-from ternmq_remoting.environment import Blocking
+from ternmq_runtime.blocking_pool import Blocking
 from ternmq_runtime.durable_file import read_newest
+from ternmq_runtime.table_store import TableStore
 from ternmq_security.access.access_table import AccessTable, access_table_from_json, is_newer
 
 FILE_NAME: Final = "access.json"
@@ -18,14 +19,36 @@ logger = logging.getLogger(__name__)
 
 
 class AccessStore(TableStore[AccessTable]):
-    """The users and permissions of one NameServer.
+    """The users and permissions of one service.
 
-    A table counts when it is on the disk. The caller of `load` holds the directory of the file.
+    The caller of `load` holds the directory of the file.
+
+    Args:
+        path: File of the table; None = the table is in memory alone.
+        blocking: Runs calls that wait for the disk.
+        is_copy: True = the table is a copy of that of NameServers, and counts before it is on the
+            disk: a denial must not wait for a full one. False = a table counts once it is on the
+            disk.
+        on_change: Called after each change of the table that counts.
     """
 
-    def __init__(self, path: Path | None, blocking: Blocking) -> None:
-        super().__init__(path, blocking, AccessTable(), kind="users", undoes_refused=True)
+    def __init__(
+        self,
+        path: Path | None,
+        blocking: Blocking,
+        *,
+        is_copy: bool = False,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(path, blocking, AccessTable(), kind="users", undoes_refused=not is_copy)
+        self._is_copy = is_copy
+        self._on_change = on_change
         self._changed = asyncio.Event()
+
+    @property
+    def table(self) -> AccessTable:
+        """The table that counts."""
+        return self._newest if self._is_copy else self._saved
 
     async def load(self) -> None:
         """Load the file, if there is one.
@@ -36,6 +59,7 @@ class AccessStore(TableStore[AccessTable]):
         if self._path is not None:
             found = await self._blocking.run(read_newest, self._path, access_table_from_json)
             self._loaded(found or AccessTable())
+            self._note_change()
             logger.info("users loaded file=%s version=%s", self._path, self.table.version)
 
     async def put(self, table: AccessTable, *, expected_version: int) -> None:
@@ -56,22 +80,38 @@ class AccessStore(TableStore[AccessTable]):
         logger.info("users changed version=%s", table.version)
 
     async def take(self, table: AccessTable) -> None:
-        """Take the table of a peer if it is newer. Durable on return.
+        """Take the table of another service if it is newer. Durable on return.
+
+        A table without users never replaces one with users.
 
         Raises:
-            StoreFailed: The disk refused.
+            StoreFailed: The disk refused. A copy counts all the same.
         """
-        if is_newer(table, self._newest):
-            await self._change_to(table)
-            logger.info("users taken from a peer version=%s", table.version)
+        present = self._newest
+        if not is_newer(table, present) or (present.users and not table.users):
+            return
+        logger.info("users taken version=%s before=%s", table.version, present.version)
+        saving = self._change_to(table)
+        if self._is_copy:
+            self._newest = table
+            self._note_change()
+        await saving
 
     async def changed(self) -> None:
-        """Wait until another table is on the disk. Cancelling changes nothing."""
+        """Wait for the next change of the table that counts, or `wake`. Cancelling is safe."""
         await self._changed.wait()
+
+    def wake(self) -> None:
+        """End the waits of `changed`."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     def _ended(self, table: AccessTable, reason: OSError | None) -> StoreFailed | None:
         error = super()._ended(table, reason)
-        if error is None:
-            changed, self._changed = self._changed, asyncio.Event()
-            changed.set()
+        if error is None and not self._is_copy:
+            self._note_change()
         return error
+
+    def _note_change(self) -> None:
+        self.wake()
+        self._on_change()

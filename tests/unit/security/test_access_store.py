@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ternmq_model.errors import RefusedError, StoreError, StoreFailed, UsageError
-from ternmq_nameserver.access_store import FILE_NAME, AccessStore
 from ternmq_runtime.service import JobRunner
 from ternmq_security.access.access_table import AccessTable, first_administrator, is_newer
 from ternmq_security.access.user import User
+from ternmq_security.access_store import FILE_NAME, AccessStore
 from ternmq_testing.memory.inline_blocking import InlineBlocking
 from ternmq_testing.time.virtual_time import run_in_virtual_time
 

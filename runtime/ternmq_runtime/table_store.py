@@ -1,11 +1,11 @@
-"""One table of a NameServer, with the file that stores it."""
+"""One table of a service, with the file that stores it."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
 from ternmq_model.errors import StoreFailed
-from ternmq_remoting.environment import Blocking
+from ternmq_runtime.blocking_pool import Blocking
 from ternmq_runtime.durable_file import replace_durably
 from ternmq_runtime.state_saver import StateSaver
 
@@ -22,7 +22,7 @@ T = TypeVar("T", bound=JsonTable)
 
 
 class TableStore(Generic[T]):
-    """The newest table, and the table on the disk. Owned by the NameServer's loop.
+    """The newest table, and the table on the disk. Owned by the loop of its service.
 
     Changes gather while the disk writes those before, and `job`, the one writer, takes them
     together. So a caller that goes away in the middle never leaves two writers behind.

@@ -1,0 +1,126 @@
+"""Users and permissions of one service: its table, kept up to date, and the check of its calls."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ternmq_model.address import Address
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Handler
+from ternmq_runtime.service import Job
+from ternmq_security.access.access_table import AccessTable
+from ternmq_security.access_store import AccessStore
+from ternmq_security.access_sync import AccessSource
+from ternmq_security.guard import Guard, guarded
+from ternmq_security.identifier import Identifier
+
+_FIRST_ANSWER_S: Final = 1.0
+_EXPIRY_PAUSE_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class AccessStatus:
+    """State of the table of users and permissions at one service."""
+
+    version: int
+    users: int
+    problem: str
+    """Reason why the table may be out of date or missing; empty = there is none."""
+
+
+class AccessControl:
+    """Table of one service, its sources, and the guard of its calls. Owned by its loop.
+
+    While a service does not know whether users exist, the guard refuses every call. That is so when
+    a NameServer does not let the service read its table; and, at a copy whose connections show an
+    identity, until the first NameServer has answered.
+
+    Args:
+        env: Network, clock and blocking calls.
+        path: File of the table; None = in memory alone.
+        sources: NameServers that are asked for newer tables.
+        is_copy: True = this service changes no table by itself. See `AccessStore`.
+
+    Attributes:
+        store: The table with its file.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        path: Path | None,
+        sources: Sequence[Address],
+        *,
+        is_copy: bool = False,
+    ) -> None:
+        self.store: Final = AccessStore(
+            path, env.blocking, is_copy=is_copy, on_change=self._changed
+        )
+        self._env = env
+        self._needs_answer = is_copy and bool(sources) and env.has_identity
+        self._sources = [AccessSource(each, env, self.store, self._answered) for each in sources]
+        self._asked = asyncio.Event()
+        self._guard = Guard(Identifier(self._known, env.blocking, env.clock))
+        self._checked = self._known()
+        """Table by which the guard checks."""
+
+    def _known(self) -> AccessTable | None:
+        """Return the table; None while it is unknown whether users exist."""
+        table = self.store.table
+        if table.users:
+            return table
+        if any(each.is_refused for each in self._sources):
+            return None
+        has_answered = any(each.has_answered for each in self._sources)
+        return table if has_answered or not self._needs_answer else None
+
+    def jobs(self) -> Sequence[Job]:
+        """Return the jobs that save and renew the table, and end identities that expire."""
+        expiry = Job(name="identities", interval_s=_EXPIRY_PAUSE_S, step=self._expire)
+        return (self.store.job, expiry, *(each.job for each in self._sources))
+
+    async def begin(self) -> None:
+        """Wait until a NameServer or peer has answered, a second at most. The jobs are running.
+
+        A service without sources or credentials does not wait.
+        """
+        if self._sources and self._env.has_identity:
+            with suppress(TimeoutError):
+                async with self._env.timers.timeout(_FIRST_ANSWER_S):
+                    await self._asked.wait()
+
+    def guarded(self, handlers: Sequence[Handler]) -> list[Handler]:
+        """Return handlers whose calls are checked by the table."""
+        return guarded(handlers, self._guard)
+
+    def status(self) -> AccessStatus:
+        """Return the state of the table."""
+        table = self.store.table
+        failed = [each for each in self._sources if each.failure is not None]
+        problem = "; ".join(f"users not received: {each.failure}" for each in failed)
+        return AccessStatus(table.version, len(table.users), problem)
+
+    async def leave(self) -> None:
+        """End asking, before the jobs end. Safe to repeat."""
+        for each in self._sources:
+            await each.leave()
+
+    async def _expire(self) -> bool:
+        self._guard.step(self._env.clock.wall_ms())
+        return False
+
+    def _answered(self) -> None:
+        if any(each.has_answered for each in self._sources) or all(
+            each.failure is not None for each in self._sources
+        ):
+            self._asked.set()
+        self._changed()
+
+    def _changed(self) -> None:
+        known = self._known()
+        if known is not self._checked:
+            self._checked = known
+            self._guard.table_changed()
