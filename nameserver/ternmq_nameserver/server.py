@@ -18,6 +18,7 @@ from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner
 from ternmq_security.access_control import AccessControl
 from ternmq_security.access_store import FILE_NAME as ACCESS_FILE
+from ternmq_security.access_store import AccessFile
 
 if TYPE_CHECKING:
     from ternmq_remoting.rpc import Server
@@ -64,8 +65,9 @@ class NameServer(Lifecycle):
         await settings.load()  # locks the directory
         epochs = EpochStore(data / EPOCHS_FILE if data else None, blocking)
         await epochs.load()
-        access = AccessControl(env, data / ACCESS_FILE if data else None, config.peer_addresses)
-        await access.store.load()
+        file = AccessFile(data / ACCESS_FILE) if data else None
+        access = AccessControl(env, file, config.peer_addresses)
+        await access.load()
         users = AccessService(access.store, env.timers)
         service = NameServerService(
             RouteTable(config.registered_bytes_max),

@@ -18,6 +18,15 @@ class JsonTable(Protocol):
         ...
 
 
+def replace_in_both(path: Path, data: bytes) -> None:
+    """Replace both generations of a file, since a caller learns that its content is kept. Blocks.
+
+    Raises:
+        OSError: The disk refused; the previous file can still be read.
+    """
+    replace_durably(path, data, in_both=True)
+
+
 T = TypeVar("T", bound=JsonTable)
 
 
@@ -34,6 +43,7 @@ class TableStore(Generic[T]):
         kind: Plural noun for the rows of the table, for errors and the name of the job.
         undoes_refused: A change that the disk refuses is undone, in the file too, as soon as the
             disk allows it. False = it counts until the process ends.
+        replace: Replaces the content of the file durably. Blocks.
 
     Attributes:
         job: Job that saves changes.
@@ -47,8 +57,10 @@ class TableStore(Generic[T]):
         *,
         kind: str,
         undoes_refused: bool = False,
+        replace: Callable[[Path, bytes], None] = replace_in_both,
     ) -> None:
         self._path = path
+        self._replace = replace
         self._kind = kind
         self._undoes_refused = undoes_refused
         self._blocking = blocking
@@ -86,7 +98,9 @@ class TableStore(Generic[T]):
 
     def _prepare(self, _is_awaited: bool) -> Callable[[], None]:
         path, table = self._path, self._newest
-        return (lambda: None) if path is None else (lambda: save_table(path, table))
+        if path is None:
+            return lambda: None
+        return lambda: self._replace(path, table.to_json())
 
     def _ended(self, table: T, reason: OSError | None) -> StoreFailed | None:
         if reason is None:
@@ -101,9 +115,9 @@ class TableStore(Generic[T]):
 
 
 def save_table(path: Path, table: JsonTable) -> None:
-    """Save a table in both generations of its file, since a caller learns that it is kept. Blocks.
+    """Save a table as its service does. Blocks.
 
     Raises:
         OSError: The disk refused; the previous file can still be read.
     """
-    replace_durably(path, table.to_json(), in_both=True)
+    replace_in_both(path, table.to_json())

@@ -1,21 +1,24 @@
 """Users and permissions of one service: its table, kept up to date, and the check of its calls."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from ternmq_model.address import Address
+from ternmq_model.errors import StoreError
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler
 from ternmq_runtime.service import Job
 from ternmq_security.access.access_table import AccessTable
-from ternmq_security.access_store import AccessStore
+from ternmq_security.access_store import AccessFile, AccessStore
 from ternmq_security.access_sync import AccessSource
 from ternmq_security.guard import Guard, guarded
 from ternmq_security.identifier import Identifier
+
+logger = logging.getLogger(__name__)
 
 _FIRST_ANSWER_S: Final = 1.0
 _EXPIRY_PAUSE_S: Final = 0.5
@@ -40,7 +43,7 @@ class AccessControl:
 
     Args:
         env: Network, clock and blocking calls.
-        path: File of the table; None = in memory alone.
+        file: File of the table; None = in memory alone.
         sources: NameServers that are asked for newer tables.
         is_copy: True = this service changes no table by itself. See `AccessStore`.
 
@@ -51,15 +54,16 @@ class AccessControl:
     def __init__(
         self,
         env: Environment,
-        path: Path | None,
+        file: AccessFile | None,
         sources: Sequence[Address],
         *,
         is_copy: bool = False,
     ) -> None:
         self.store: Final = AccessStore(
-            path, env.blocking, is_copy=is_copy, on_change=self._changed
+            file, env.blocking, is_copy=is_copy, on_change=self._changed
         )
         self._env = env
+        self._is_copy = is_copy
         self._needs_answer = is_copy and bool(sources) and env.has_identity
         self._sources = [AccessSource(each, env, self.store, self._answered) for each in sources]
         self._asked = asyncio.Event()
@@ -76,6 +80,21 @@ class AccessControl:
             return None
         has_answered = any(each.has_answered for each in self._sources)
         return table if has_answered or not self._needs_answer else None
+
+    async def load(self) -> None:
+        """Load the table. The caller holds the directory of the file.
+
+        Raises:
+            StoreError: The file cannot be read. A copy waits for a NameServer's table instead.
+        """
+        try:
+            await self.store.load()
+        except StoreError as error:
+            if not self._is_copy:
+                raise
+            self._needs_answer = True
+            logger.error("users not loaded, all calls are refused meanwhile error=%s", error)
+            self._changed()
 
     def jobs(self) -> Sequence[Job]:
         """Return the jobs that save and renew the table, and end identities that expire."""

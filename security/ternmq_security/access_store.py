@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -10,12 +11,24 @@ from ternmq_model.errors import StoreFailed, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_runtime.blocking_pool import Blocking
 from ternmq_runtime.durable_file import read_newest
-from ternmq_runtime.table_store import TableStore
+from ternmq_runtime.table_store import TableStore, replace_in_both
 from ternmq_security.access.access_table import AccessTable, access_table_from_json, is_newer
 
 FILE_NAME: Final = "access.json"
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessFile:
+    """File of the table. Its functions block."""
+
+    path: Path
+    read: Callable[[Path, Callable[[bytes], AccessTable]], AccessTable | None] = read_newest
+    """Returns the newest valid generation; None = there is none."""
+
+    replace: Callable[[Path, bytes], None] = replace_in_both
+    """Replaces both generations durably."""
 
 
 class AccessStore(TableStore[AccessTable]):
@@ -24,7 +37,7 @@ class AccessStore(TableStore[AccessTable]):
     The caller of `load` holds the directory of the file.
 
     Args:
-        path: File of the table; None = the table is in memory alone.
+        file: File of the table; None = the table is in memory alone.
         blocking: Runs calls that wait for the disk.
         is_copy: True = the table is a copy of that of NameServers, and counts before it is on the
             disk: a denial must not wait for a full one. False = a table counts once it is on the
@@ -34,13 +47,21 @@ class AccessStore(TableStore[AccessTable]):
 
     def __init__(
         self,
-        path: Path | None,
+        file: AccessFile | None,
         blocking: Blocking,
         *,
         is_copy: bool = False,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(path, blocking, AccessTable(), kind="users", undoes_refused=not is_copy)
+        super().__init__(
+            None if file is None else file.path,
+            blocking,
+            AccessTable(),
+            kind="users",
+            undoes_refused=not is_copy,
+            replace=replace_in_both if file is None else file.replace,
+        )
+        self._file = file
         self._is_copy = is_copy
         self._on_change = on_change
         self._changed = asyncio.Event()
@@ -56,8 +77,10 @@ class AccessStore(TableStore[AccessTable]):
         Raises:
             StoreError: Neither the file nor its previous generation can be read.
         """
-        if self._path is not None:
-            found = await self._blocking.run(read_newest, self._path, access_table_from_json)
+        if self._file is not None:
+            found = await self._blocking.run(
+                self._file.read, self._file.path, access_table_from_json
+            )
             self._loaded(found or AccessTable())
             self._note_change()
             logger.info("users loaded file=%s version=%s", self._path, self.table.version)

@@ -41,7 +41,6 @@ from ternmq_broker.send.request_reply import ReplyForwarder
 from ternmq_broker.send.service import SendService
 from ternmq_broker.state.epochs import newest_start
 from ternmq_broker.state.table_formats import table_paths
-from ternmq_broker.state.table_generations import config_folder
 from ternmq_broker.statistics.service import StatisticsService
 from ternmq_broker.storage.ack_policy import AckPolicy
 from ternmq_broker.storage.confirmations import Confirmations
@@ -57,7 +56,6 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.rpc import Handler, RpcService
 from ternmq_runtime.service import Job
 from ternmq_security.access_control import AccessControl
-from ternmq_security.access_store import FILE_NAME as ACCESS_FILE
 from ternmq_store.dispatch.log_dispatcher import Arrival
 
 logger = logging.getLogger(__name__)
@@ -146,7 +144,7 @@ class BrokerAssembly:
         )
         self.access: Final = AccessControl(
             env,
-            config_folder(config.data) / ACCESS_FILE,
+            tables.access_file,
             config.nameserver_addresses,
             is_copy=True,
         )
@@ -370,7 +368,7 @@ class BrokerAssembly:
         if not self._member.is_slave:
             await self._scheduled.begin()
         await self.env.tables.versions_file.save()
-        await self.access.store.load()
+        await self.access.load()
 
     async def end(self) -> None:
         """End the scan processes and transactions after the jobs, without storing: slaves left."""

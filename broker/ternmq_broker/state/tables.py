@@ -39,8 +39,10 @@ from ternmq_model.route import READ_WRITE, TopicConfig
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
 from ternmq_runtime.shielded_call import run_shielded
+from ternmq_security.access_store import FILE_NAME as ACCESS_FILE
+from ternmq_security.access_store import AccessFile
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.disk.state_file import replace_file
+from ternmq_store.disk.state_file import read_generations, replace_file
 from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -78,6 +80,12 @@ class Tables:
         self.timer = TimerCheckpoint()
         """Checkpoint of timed messages, as it was last saved."""
         self.timer_files = TimerFiles(files, blocking, config.data)
+        self.access_file = AccessFile(
+            config_folder(config.data) / ACCESS_FILE,
+            read=partial(read_generations, files),
+            replace=partial(replace_file, files, in_both=True),
+        )
+        """File of users and permissions, which NameServers change."""
         self._timer_path = config_folder(config.data) / TIMER.name
         self._disk = (files, blocking)
         self._unsaved = unsaved

@@ -10,7 +10,7 @@ from ternmq_model.errors import RefusedError, StoreError, StoreFailed, UsageErro
 from ternmq_runtime.service import JobRunner
 from ternmq_security.access.access_table import AccessTable, first_administrator, is_newer
 from ternmq_security.access.user import User
-from ternmq_security.access_store import FILE_NAME, AccessStore
+from ternmq_security.access_store import FILE_NAME, AccessFile, AccessStore
 from ternmq_testing.memory.inline_blocking import InlineBlocking
 from ternmq_testing.time.virtual_time import run_in_virtual_time
 
@@ -19,7 +19,8 @@ FIRST = first_administrator(AccessTable(), User("root", (), ("CN=root",)))
 
 @contextlib.asynccontextmanager
 async def store_at(path: Path | None) -> AsyncGenerator[AccessStore]:
-    store = AccessStore(path, InlineBlocking(lambda: 1.0, is_late=lambda: True))
+    file = None if path is None else AccessFile(path)
+    store = AccessStore(file, InlineBlocking(lambda: 1.0, is_late=lambda: True))
     await store.load()
     async with JobRunner(store.job):
         yield store
