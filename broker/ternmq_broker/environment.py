@@ -58,7 +58,7 @@ def broker_environment(
         random=env.random,
         blocking=env.blocking,
         processes=env.processes,
-        has_identity=env.has_identity,
+        safeguards=env.safeguards,
         live=live,
         is_slave=is_slave,
         store=store,

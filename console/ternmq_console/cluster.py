@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from ternmq_client.admin.admin_client import AdminClient
-from ternmq_client.admin.cluster_health import problems_of
+from ternmq_client.admin.cluster_health import problems_of, warnings_of
 from ternmq_client.admin.nameserver_admin import NameServerView
 from ternmq_client.admin.replication import MemberView
 from ternmq_console.broker.replicas import last_epoch, member_rows, table_rows
@@ -113,7 +113,8 @@ def status(broker: str | None, nameserver: str, output: str) -> None:
 
     A cluster is healthy if all NameServers of --nameserver answer and agree, every broker name has
     a master, every member answers and has a working disk with free space, every slave follows and
-    is not behind, and a sync_master has its required number of members in sync.
+    is not behind, and a sync_master has its required number of members in sync. Warnings tell what
+    is not safe about it, and do not count.
     """
 
     async def question(admin: AdminClient) -> tuple[list[NameServerView], list[MemberView]]:
@@ -121,7 +122,7 @@ def status(broker: str | None, nameserver: str, output: str) -> None:
         return views, await admin.member_views(broker=broker, with_stores=True)
 
     nameservers, members = ask(nameserver, question)
-    problems = problems_of(members, nameservers)
+    problems, warnings = problems_of(members, nameservers), warnings_of(members, nameservers)
     rows = _member_rows(members)
     nameserver_rows = [
         {
@@ -133,7 +134,7 @@ def status(broker: str | None, nameserver: str, output: str) -> None:
         for view in nameservers
     ]
     if output == "json":
-        record = {"healthy": not problems, "problems": problems}
+        record = {"healthy": not problems, "problems": problems, "warnings": warnings}
         print_record({**record, "nameservers": nameserver_rows, "members": rows}, output)
     else:
         print_rows(nameserver_rows, _NAMESERVER_COLUMNS, output)
@@ -141,6 +142,7 @@ def status(broker: str | None, nameserver: str, output: str) -> None:
         print_rows(table_rows(rows), _MEMBER_COLUMNS, output)
         print_line()
         print_lines(problems or ("healthy",))
+        print_lines(f"warning: {text}" for text in warnings)
     if problems:
         raise SystemExit(FAILED)
 

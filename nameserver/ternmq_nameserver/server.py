@@ -66,7 +66,7 @@ class NameServer(Lifecycle):
         epochs = EpochStore(data / EPOCHS_FILE if data else None, blocking)
         await epochs.load()
         file = AccessFile(data / ACCESS_FILE) if data else None
-        access = AccessControl(env, file, config.peer_addresses)
+        access = AccessControl(env, config.listen_address, file, config.peer_addresses)
         await access.load()
         users = AccessService(access.store, env.timers)
         service = NameServerService(
@@ -75,6 +75,7 @@ class NameServer(Lifecycle):
             epochs,
             env.clock,
             expiry_ms=config.expiry_ms,
+            warnings=access.warnings,
         )
         jobs = JobRunner(
             Job(name="expiry", interval_s=config.scan_interval_s, step=service.expire),

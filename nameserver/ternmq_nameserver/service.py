@@ -1,7 +1,7 @@
 """The RPCs of a NameServer: request, table, reply."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from ternmq_model.clock import Clock
@@ -47,6 +47,7 @@ class NameServerService:
         epochs: Store of the highest epoch of each broker name.
         clock: Measures the silence of brokers.
         expiry_ms: Expiry of brokers that send none.
+        warnings: Returns what is not safe about the NameServer.
     """
 
     def __init__(
@@ -57,12 +58,14 @@ class NameServerService:
         clock: Clock,
         *,
         expiry_ms: int,
+        warnings: Callable[[], Sequence[str]],
     ) -> None:
         self._routes = routes
         self._settings = settings
         self._epochs = epochs
         self._clock = clock
         self._expiry_ms = expiry_ms
+        self._warnings = warnings
 
     def handlers(self) -> Sequence[Handler]:
         """Return the handlers of all RPCs of the contract."""
@@ -152,7 +155,8 @@ class NameServerService:
         token = token_of(page[-1].cluster, page[-1].broker_name) if has_more else ""
         is_first = not (request.page_token or request.broker_name)
         left = self._routes.reserved_names() if is_first else ()
-        return pb.GetClusterReply(brokers=page, next_page_token=token, left=left)
+        warnings = self._warnings() if is_first else ()
+        return pb.GetClusterReply(brokers=page, next_page_token=token, left=left, warnings=warnings)
 
     async def list_topics(self, request: pb.ListTopicsRequest, _call: Call) -> pb.ListTopicsReply:
         """Return a page of topics."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from ternmq_model.clock import SystemTime
 from ternmq_model.queue import MessageQueue
@@ -12,6 +12,23 @@ from ternmq_remoting.rpc import Network
 from ternmq_runtime.blocking_pool import Blocking as Blocking
 from ternmq_runtime.processes import Processes
 from ternmq_runtime.timers import LOOP_TIMERS, Timers
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Safeguards:
+    """Safeguards of the connections of a process."""
+
+    has_identity: bool = False
+    """True when connections show who opened them, by a token or a certificate."""
+
+    has_tls: bool = False
+    """True when ports have TLS."""
+
+    accepts_insecure: bool = False
+    """True when the operator accepts ports beyond this machine without TLS and users."""
+
+
+UNSAFE: Final = Safeguards()
 
 
 def _ignore(group: str, queue: MessageQueue, offset: int) -> None:
@@ -33,8 +50,7 @@ class Environment:
     processes: Processes | None = None
     """Factory of child processes; None = functions that need them are refused."""
 
-    has_identity: bool = False
-    """True when connections of the network show who opened them, by a token or a certificate."""
+    safeguards: Safeguards = UNSAFE
 
     on_unanswered: Callable[[str, MessageQueue, int], None] = _ignore
     """Called when a consumer leaves, with its group, a queue and the offset behind the last message

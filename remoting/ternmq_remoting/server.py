@@ -11,7 +11,6 @@ from typing import Any, Final, Generic, Never, TypeVar, cast
 import grpc.aio
 from google.protobuf.message import Message as ProtoMessage
 
-from ternmq_model.address import is_loopback
 from ternmq_model.errors import CannotListen, ConnectionLost, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.converters import status_of
@@ -408,13 +407,6 @@ class GrpcListener(grpc.GenericRpcHandler):
         if self._plain_port is not None:
             plain = _bind(port, Address(self._address.host, self._plain_port), None)
             logger.warning("listening without TLS, too address=%s", plain)
-        is_open = self._tls.client_auth is not ClientAuth.REQUIRED
-        if is_open and not is_loopback(self._address.host):
-            logger.warning(
-                "listening beyond this machine without client certificates: anyone who reaches the"
-                " port may read and write address=%s",
-                self._address,
-            )
         await port.start()
         self._port = port
 

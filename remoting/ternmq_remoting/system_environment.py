@@ -9,7 +9,12 @@ from random import Random
 from typing import Final
 
 from ternmq_model.errors import UsageError
-from ternmq_remoting.environment import Environment, EnvironmentSource, EnvironmentUser
+from ternmq_remoting.environment import (
+    Environment,
+    EnvironmentSource,
+    EnvironmentUser,
+    Safeguards,
+)
 from ternmq_remoting.network_config import NetworkConfig
 from ternmq_remoting.tls import Credentials, TlsConfig
 from ternmq_runtime.blocking_pool import BlockingPool
@@ -60,7 +65,11 @@ async def system_environment(
             random=Random(),
             blocking=blocking,
             processes=PythonProcesses(),
-            has_identity=credentials.has_identity,
+            safeguards=Safeguards(
+                has_identity=credentials.has_identity,
+                has_tls=tls is not None and tls.cert is not None,
+                accepts_insecure=config is not None and config.insecure,
+            ),
         )
     finally:
         try:

@@ -4,10 +4,9 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
-from ternmq_model.address import Address
+from ternmq_model.address import Address, is_loopback
 from ternmq_model.errors import StoreError
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler
@@ -24,16 +23,6 @@ _FIRST_ANSWER_S: Final = 1.0
 _EXPIRY_PAUSE_S: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class AccessStatus:
-    """State of the table of users and permissions at one service."""
-
-    version: int
-    users: int
-    problem: str
-    """Reason why the table may be out of date or missing; empty = there is none."""
-
-
 class AccessControl:
     """Table of one service, its sources, and the guard of its calls. Owned by its loop.
 
@@ -43,6 +32,7 @@ class AccessControl:
 
     Args:
         env: Network, clock and blocking calls.
+        listen: Address of the service.
         file: File of the table; None = in memory alone.
         sources: NameServers that are asked for newer tables.
         is_copy: True = this service changes no table by itself. See `AccessStore`.
@@ -54,6 +44,7 @@ class AccessControl:
     def __init__(
         self,
         env: Environment,
+        listen: Address,
         file: AccessFile | None,
         sources: Sequence[Address],
         *,
@@ -63,8 +54,9 @@ class AccessControl:
             file, env.blocking, is_copy=is_copy, on_change=self._changed
         )
         self._env = env
+        self._listen = listen
         self._is_copy = is_copy
-        self._needs_answer = is_copy and bool(sources) and env.has_identity
+        self._needs_answer = is_copy and bool(sources) and env.safeguards.has_identity
         self._sources = [AccessSource(each, env, self.store, self._answered) for each in sources]
         self._asked = asyncio.Event()
         self._guard = Guard(Identifier(self._known, env.blocking, env.clock))
@@ -106,21 +98,40 @@ class AccessControl:
 
         A service without sources or credentials does not wait.
         """
-        if self._sources and self._env.has_identity:
+        if self._sources and self._env.safeguards.has_identity:
             with suppress(TimeoutError):
                 async with self._env.timers.timeout(_FIRST_ANSWER_S):
                     await self._asked.wait()
+        if self._is_exposed and not self._env.safeguards.accepts_insecure:
+            logger.warning(
+                "listening without TLS and users: whoever reaches the port may read and change"
+                " everything; the next minor version refuses this without --insecure address=%s",
+                self._listen,
+            )
 
     def guarded(self, handlers: Sequence[Handler]) -> list[Handler]:
         """Return handlers whose calls are checked by the table."""
         return guarded(handlers, self._guard)
 
-    def status(self) -> AccessStatus:
-        """Return the state of the table."""
-        table = self.store.table
-        failed = [each for each in self._sources if each.failure is not None]
-        problem = "; ".join(f"users not received: {each.failure}" for each in failed)
-        return AccessStatus(table.version, len(table.users), problem)
+    def warnings(self) -> Sequence[str]:
+        """Return what is not safe about this service, a sentence each."""
+        found = [
+            f"has users of version {self.store.table.version}, and gets no newer ones:"
+            f" {each.failure}"
+            for each in self._sources
+            if each.failure is not None
+        ]
+        if self._is_exposed:
+            found.append(
+                f"listens beyond this machine ({self._listen}) without TLS and users: whoever"
+                " reaches it may read and change everything"
+            )
+        return found
+
+    @property
+    def _is_exposed(self) -> bool:
+        is_safe = self._env.safeguards.has_tls and bool(self.store.table.users)
+        return not is_safe and not is_loopback(self._listen.host)
 
     async def leave(self) -> None:
         """End asking, before the jobs end. Safe to repeat."""

@@ -5,7 +5,7 @@ Source: RocketMQ `AdminBrokerProcessor`.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -51,6 +51,7 @@ class AdminService:
         scheduled: Delayed and timed messages.
         transactions: Open transactions.
         retention: Removes files; no topic is deleted during a pass.
+        warnings: Returns what is not safe about the broker.
     """
 
     def __init__(
@@ -62,6 +63,8 @@ class AdminService:
         scheduled: ScheduledAssembly,
         transactions: Transactions,
         retention: StoreRetention,
+        *,
+        warnings: Callable[[], Sequence[str]],
     ) -> None:
         self._env = env
         self._member = member
@@ -74,6 +77,7 @@ class AdminService:
         self._scheduled = scheduled
         self._transactions = transactions
         self._retention = retention
+        self._warnings = warnings
         self._started_at_ms = env.clock.wall_ms()
         self._doomed: dict[object, str] = {}
         """Topics of waiting deletions by call, oldest call first. Two calls may name one topic."""
@@ -266,6 +270,7 @@ class AdminService:
             disk_level=store.cleaner.level.name.lower(),
             waiting=self._scheduled.describe(),
             transactions=self._transactions.describe(),
+            warnings=self._warnings(),
         )
 
     async def clean_store(

@@ -144,6 +144,7 @@ class BrokerAssembly:
         )
         self.access: Final = AccessControl(
             env,
+            config.listen_address,
             tables.access_file,
             config.nameserver_addresses,
             is_copy=True,
@@ -203,6 +204,7 @@ class BrokerAssembly:
             self._scheduled,
             self._transactions,
             self._retention,
+            warnings=self.access.warnings,
         )
         return (
             SendService(self._send_processor()),

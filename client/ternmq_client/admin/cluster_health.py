@@ -34,6 +34,20 @@ def problems_of(members: Sequence[MemberView], nameservers: Sequence[NameServerV
     return found
 
 
+def warnings_of(members: Sequence[MemberView], nameservers: Sequence[NameServerView]) -> list[str]:
+    """Return what is not safe about a cluster, a sentence each. It may be healthy all the same.
+
+    Args:
+        members: As for `problems_of`.
+        nameservers: As for `problems_of`.
+    """
+    found = [f"NameServer {view.address} {text}" for view in nameservers for text in view.warnings]
+    for view in members:
+        who = f"{view.data.broker_name} (id {view.member.broker_id})"
+        found += [f"{who} {text}" for text in (view.broker.warnings if view.broker else ())]
+    return found
+
+
 def _nameserver_problems(views: Sequence[NameServerView]) -> list[str]:
     silent = (view for view in views if view.problem)
     found = [f"NameServer {view.address} does not answer: {view.problem}" for view in silent]

@@ -47,6 +47,9 @@ class NameServerView:
     problem: str = ""
     """Text of the error of a NameServer that did not answer; empty when it did."""
 
+    warnings: tuple[str, ...] = ()
+    """Sentences about what is not safe about the NameServer."""
+
 
 class NameServerAdmin(AdminCalls):
     """Calls about the routes and settings of NameServers.
@@ -211,14 +214,19 @@ class NameServerAdmin(AdminCalls):
         return check_broker_name(broker)
 
     async def _nameserver_view(self, address: Address) -> NameServerView:
+        warnings: list[str] = []
         try:
             async with self._connected(address) as connection:
-                brokers = await brokers_told(
-                    lambda request: self._call_nameserver(connection, GET_CLUSTER, request)
-                )
+
+                async def ask(request: nameserver.GetClusterRequest) -> nameserver.GetClusterReply:
+                    reply = await self._call_nameserver(connection, GET_CLUSTER, request)
+                    warnings.extend(reply.warnings)
+                    return reply
+
+                brokers = await brokers_told(ask)
         except TransportError as error:
             return NameServerView(address, problem=str(error) or type(error).__name__)
-        return NameServerView(address, tuple(brokers))
+        return NameServerView(address, tuple(brokers), warnings=tuple(warnings))
 
     def _connected(self, *addresses: Address) -> AbstractAsyncContextManager[Connection]:
         assert self._env is not None, "is open"

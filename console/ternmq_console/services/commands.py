@@ -183,6 +183,12 @@ def service_options(*services: str) -> Callable[[F], F]:
             type=click.Choice([each.value for each in ClientAuth]),
             help="Certificates of clients.  [default: none]",
         ),
+        setting_option(
+            "--insecure",
+            "network.insecure",
+            flag_value="true",
+            help="Accept a port beyond this machine without TLS and users.",
+        ),
     )
 
     def add(function: F) -> F:

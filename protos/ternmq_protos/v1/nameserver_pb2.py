@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from ternmq_protos.v1 import common_pb2 as ternmq_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aternmq/v1/nameserver.proto\x12\tternmq.v1\x1a\x16ternmq/v1/common.proto\"\x85\x02\n\x15RegisterBrokerRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12&\n\tendpoints\x18\x04 \x03(\x0b\x32\x13.ternmq.v1.Endpoint\x12,\n\x0c\x64\x61ta_version\x18\x05 \x01(\x0b\x32\x16.ternmq.v1.DataVersion\x12&\n\x06topics\x18\x06 \x03(\x0b\x32\x16.ternmq.v1.TopicConfig\x12\r\n\x05\x65poch\x18\x07 \x01(\x03\x12\x13\n\x0bincarnation\x18\x08 \x01(\t\x12\x11\n\texpiry_ms\x18\t \x01(\x03\"\xb3\x02\n\x13RegisterBrokerReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12-\n\x10master_endpoints\x18\x02 \x03(\x0b\x32\x13.ternmq.v1.Endpoint\x12P\n\x12order_topic_config\x18\x03 \x03(\x0b\x32\x34.ternmq.v1.RegisterBrokerReply.OrderTopicConfigEntry\x12\x15\n\rhighest_epoch\x18\x04 \x01(\x03\x12(\n\x07members\x18\x05 \x03(\x0b\x32\x17.ternmq.v1.BrokerMember\x1a\x37\n\x15OrderTopicConfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"g\n\x17UnregisterBrokerRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\":\n\x15UnregisterBrokerReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\"%\n\x14GetTopicRouteRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"]\n\x12GetTopicRouteReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12$\n\x05route\x18\x02 \x01(\x0b\x32\x15.ternmq.v1.TopicRoute\"O\n\x11GetClusterRequest\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x83\x01\n\x0fGetClusterReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12&\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x15.ternmq.v1.BrokerData\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x12\x0c\n\x04left\x18\x04 \x03(\t\"K\n\x11ListTopicsRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"]\n\x0fListTopicsReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x0e\n\x06topics\x18\x02 \x03(\t\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"=\n\x0cPutKvRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\"/\n\nPutKvReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\".\n\x0cGetKvRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\"\x91\x01\n\nGetKvReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x31\n\x06values\x18\x02 \x03(\x0b\x32!.ternmq.v1.GetKvReply.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"1\n\x0f\x44\x65leteKvRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\"2\n\rDeleteKvReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\"1\n\x1aWipeWritePermissionRequest\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\"U\n\x18WipeWritePermissionReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x16\n\x0etopics_changed\x18\x02 \x01(\x05\"0\n\x19\x41\x64\x64WritePermissionRequest\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\"T\n\x17\x41\x64\x64WritePermissionReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x16\n\x0etopics_changed\x18\x02 \x01(\x05\"7\n\x0fGetEpochRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\"[\n\rGetEpochReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x10\n\x08is_known\x18\x02 \x01(\x08\x12\x15\n\rhighest_epoch\x18\x03 \x01(\x03\"P\n\x10GetAccessRequest\x12\x15\n\rknown_version\x18\x01 \x01(\x03\x12\x14\n\x0cknown_digest\x18\x02 \x01(\x0c\x12\x0f\n\x07wait_ms\x18\x03 \x01(\x05\"S\n\x0eGetAccessReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\r\n\x05table\x18\x03 \x01(\x0c\";\n\x10PutAccessRequest\x12\x18\n\x10\x65xpected_version\x18\x01 \x01(\x03\x12\r\n\x05table\x18\x02 \x01(\x0c\"D\n\x0ePutAccessReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x0f\n\x07version\x18\x02 \x01(\x03\x32\xde\x07\n\nNameServer\x12R\n\x0eRegisterBroker\x12 .ternmq.v1.RegisterBrokerRequest\x1a\x1e.ternmq.v1.RegisterBrokerReply\x12X\n\x10UnregisterBroker\x12\".ternmq.v1.UnregisterBrokerRequest\x1a .ternmq.v1.UnregisterBrokerReply\x12O\n\rGetTopicRoute\x12\x1f.ternmq.v1.GetTopicRouteRequest\x1a\x1d.ternmq.v1.GetTopicRouteReply\x12\x46\n\nGetCluster\x12\x1c.ternmq.v1.GetClusterRequest\x1a\x1a.ternmq.v1.GetClusterReply\x12\x46\n\nListTopics\x12\x1c.ternmq.v1.ListTopicsRequest\x1a\x1a.ternmq.v1.ListTopicsReply\x12\x37\n\x05PutKv\x12\x17.ternmq.v1.PutKvRequest\x1a\x15.ternmq.v1.PutKvReply\x12\x37\n\x05GetKv\x12\x17.ternmq.v1.GetKvRequest\x1a\x15.ternmq.v1.GetKvReply\x12@\n\x08\x44\x65leteKv\x12\x1a.ternmq.v1.DeleteKvRequest\x1a\x18.ternmq.v1.DeleteKvReply\x12\x61\n\x13WipeWritePermission\x12%.ternmq.v1.WipeWritePermissionRequest\x1a#.ternmq.v1.WipeWritePermissionReply\x12^\n\x12\x41\x64\x64WritePermission\x12$.ternmq.v1.AddWritePermissionRequest\x1a\".ternmq.v1.AddWritePermissionReply\x12@\n\x08GetEpoch\x12\x1a.ternmq.v1.GetEpochRequest\x1a\x18.ternmq.v1.GetEpochReply\x12\x43\n\tGetAccess\x12\x1b.ternmq.v1.GetAccessRequest\x1a\x19.ternmq.v1.GetAccessReply\x12\x43\n\tPutAccess\x12\x1b.ternmq.v1.PutAccessRequest\x1a\x19.ternmq.v1.PutAccessReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aternmq/v1/nameserver.proto\x12\tternmq.v1\x1a\x16ternmq/v1/common.proto\"\x85\x02\n\x15RegisterBrokerRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12&\n\tendpoints\x18\x04 \x03(\x0b\x32\x13.ternmq.v1.Endpoint\x12,\n\x0c\x64\x61ta_version\x18\x05 \x01(\x0b\x32\x16.ternmq.v1.DataVersion\x12&\n\x06topics\x18\x06 \x03(\x0b\x32\x16.ternmq.v1.TopicConfig\x12\r\n\x05\x65poch\x18\x07 \x01(\x03\x12\x13\n\x0bincarnation\x18\x08 \x01(\t\x12\x11\n\texpiry_ms\x18\t \x01(\x03\"\xb3\x02\n\x13RegisterBrokerReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12-\n\x10master_endpoints\x18\x02 \x03(\x0b\x32\x13.ternmq.v1.Endpoint\x12P\n\x12order_topic_config\x18\x03 \x03(\x0b\x32\x34.ternmq.v1.RegisterBrokerReply.OrderTopicConfigEntry\x12\x15\n\rhighest_epoch\x18\x04 \x01(\x03\x12(\n\x07members\x18\x05 \x03(\x0b\x32\x17.ternmq.v1.BrokerMember\x1a\x37\n\x15OrderTopicConfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"g\n\x17UnregisterBrokerRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\":\n\x15UnregisterBrokerReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\"%\n\x14GetTopicRouteRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"]\n\x12GetTopicRouteReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12$\n\x05route\x18\x02 \x01(\x0b\x32\x15.ternmq.v1.TopicRoute\"O\n\x11GetClusterRequest\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x95\x01\n\x0fGetClusterReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12&\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x15.ternmq.v1.BrokerData\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x12\x0c\n\x04left\x18\x04 \x03(\t\x12\x10\n\x08warnings\x18\x05 \x03(\t\"K\n\x11ListTopicsRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"]\n\x0fListTopicsReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x0e\n\x06topics\x18\x02 \x03(\t\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"=\n\x0cPutKvRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\"/\n\nPutKvReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\".\n\x0cGetKvRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\"\x91\x01\n\nGetKvReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x31\n\x06values\x18\x02 \x03(\x0b\x32!.ternmq.v1.GetKvReply.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"1\n\x0f\x44\x65leteKvRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\"2\n\rDeleteKvReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\"1\n\x1aWipeWritePermissionRequest\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\"U\n\x18WipeWritePermissionReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x16\n\x0etopics_changed\x18\x02 \x01(\x05\"0\n\x19\x41\x64\x64WritePermissionRequest\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\"T\n\x17\x41\x64\x64WritePermissionReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x16\n\x0etopics_changed\x18\x02 \x01(\x05\"7\n\x0fGetEpochRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\"[\n\rGetEpochReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x10\n\x08is_known\x18\x02 \x01(\x08\x12\x15\n\rhighest_epoch\x18\x03 \x01(\x03\"P\n\x10GetAccessRequest\x12\x15\n\rknown_version\x18\x01 \x01(\x03\x12\x14\n\x0cknown_digest\x18\x02 \x01(\x0c\x12\x0f\n\x07wait_ms\x18\x03 \x01(\x05\"S\n\x0eGetAccessReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\r\n\x05table\x18\x03 \x01(\x0c\";\n\x10PutAccessRequest\x12\x18\n\x10\x65xpected_version\x18\x01 \x01(\x03\x12\r\n\x05table\x18\x02 \x01(\x0c\"D\n\x0ePutAccessReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x0f\n\x07version\x18\x02 \x01(\x03\x32\xde\x07\n\nNameServer\x12R\n\x0eRegisterBroker\x12 .ternmq.v1.RegisterBrokerRequest\x1a\x1e.ternmq.v1.RegisterBrokerReply\x12X\n\x10UnregisterBroker\x12\".ternmq.v1.UnregisterBrokerRequest\x1a .ternmq.v1.UnregisterBrokerReply\x12O\n\rGetTopicRoute\x12\x1f.ternmq.v1.GetTopicRouteRequest\x1a\x1d.ternmq.v1.GetTopicRouteReply\x12\x46\n\nGetCluster\x12\x1c.ternmq.v1.GetClusterRequest\x1a\x1a.ternmq.v1.GetClusterReply\x12\x46\n\nListTopics\x12\x1c.ternmq.v1.ListTopicsRequest\x1a\x1a.ternmq.v1.ListTopicsReply\x12\x37\n\x05PutKv\x12\x17.ternmq.v1.PutKvRequest\x1a\x15.ternmq.v1.PutKvReply\x12\x37\n\x05GetKv\x12\x17.ternmq.v1.GetKvRequest\x1a\x15.ternmq.v1.GetKvReply\x12@\n\x08\x44\x65leteKv\x12\x1a.ternmq.v1.DeleteKvRequest\x1a\x18.ternmq.v1.DeleteKvReply\x12\x61\n\x13WipeWritePermission\x12%.ternmq.v1.WipeWritePermissionRequest\x1a#.ternmq.v1.WipeWritePermissionReply\x12^\n\x12\x41\x64\x64WritePermission\x12$.ternmq.v1.AddWritePermissionRequest\x1a\".ternmq.v1.AddWritePermissionReply\x12@\n\x08GetEpoch\x12\x1a.ternmq.v1.GetEpochRequest\x1a\x18.ternmq.v1.GetEpochReply\x12\x43\n\tGetAccess\x12\x1b.ternmq.v1.GetAccessRequest\x1a\x19.ternmq.v1.GetAccessReply\x12\x43\n\tPutAccess\x12\x1b.ternmq.v1.PutAccessRequest\x1a\x19.ternmq.v1.PutAccessReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -53,45 +53,45 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETCLUSTERREQUEST']._serialized_start=938
   _globals['_GETCLUSTERREQUEST']._serialized_end=1017
   _globals['_GETCLUSTERREPLY']._serialized_start=1020
-  _globals['_GETCLUSTERREPLY']._serialized_end=1151
-  _globals['_LISTTOPICSREQUEST']._serialized_start=1153
-  _globals['_LISTTOPICSREQUEST']._serialized_end=1228
-  _globals['_LISTTOPICSREPLY']._serialized_start=1230
-  _globals['_LISTTOPICSREPLY']._serialized_end=1323
-  _globals['_PUTKVREQUEST']._serialized_start=1325
-  _globals['_PUTKVREQUEST']._serialized_end=1386
-  _globals['_PUTKVREPLY']._serialized_start=1388
-  _globals['_PUTKVREPLY']._serialized_end=1435
-  _globals['_GETKVREQUEST']._serialized_start=1437
-  _globals['_GETKVREQUEST']._serialized_end=1483
-  _globals['_GETKVREPLY']._serialized_start=1486
-  _globals['_GETKVREPLY']._serialized_end=1631
-  _globals['_GETKVREPLY_VALUESENTRY']._serialized_start=1586
-  _globals['_GETKVREPLY_VALUESENTRY']._serialized_end=1631
-  _globals['_DELETEKVREQUEST']._serialized_start=1633
-  _globals['_DELETEKVREQUEST']._serialized_end=1682
-  _globals['_DELETEKVREPLY']._serialized_start=1684
-  _globals['_DELETEKVREPLY']._serialized_end=1734
-  _globals['_WIPEWRITEPERMISSIONREQUEST']._serialized_start=1736
-  _globals['_WIPEWRITEPERMISSIONREQUEST']._serialized_end=1785
-  _globals['_WIPEWRITEPERMISSIONREPLY']._serialized_start=1787
-  _globals['_WIPEWRITEPERMISSIONREPLY']._serialized_end=1872
-  _globals['_ADDWRITEPERMISSIONREQUEST']._serialized_start=1874
-  _globals['_ADDWRITEPERMISSIONREQUEST']._serialized_end=1922
-  _globals['_ADDWRITEPERMISSIONREPLY']._serialized_start=1924
-  _globals['_ADDWRITEPERMISSIONREPLY']._serialized_end=2008
-  _globals['_GETEPOCHREQUEST']._serialized_start=2010
-  _globals['_GETEPOCHREQUEST']._serialized_end=2065
-  _globals['_GETEPOCHREPLY']._serialized_start=2067
-  _globals['_GETEPOCHREPLY']._serialized_end=2158
-  _globals['_GETACCESSREQUEST']._serialized_start=2160
-  _globals['_GETACCESSREQUEST']._serialized_end=2240
-  _globals['_GETACCESSREPLY']._serialized_start=2242
-  _globals['_GETACCESSREPLY']._serialized_end=2325
-  _globals['_PUTACCESSREQUEST']._serialized_start=2327
-  _globals['_PUTACCESSREQUEST']._serialized_end=2386
-  _globals['_PUTACCESSREPLY']._serialized_start=2388
-  _globals['_PUTACCESSREPLY']._serialized_end=2456
-  _globals['_NAMESERVER']._serialized_start=2459
-  _globals['_NAMESERVER']._serialized_end=3449
+  _globals['_GETCLUSTERREPLY']._serialized_end=1169
+  _globals['_LISTTOPICSREQUEST']._serialized_start=1171
+  _globals['_LISTTOPICSREQUEST']._serialized_end=1246
+  _globals['_LISTTOPICSREPLY']._serialized_start=1248
+  _globals['_LISTTOPICSREPLY']._serialized_end=1341
+  _globals['_PUTKVREQUEST']._serialized_start=1343
+  _globals['_PUTKVREQUEST']._serialized_end=1404
+  _globals['_PUTKVREPLY']._serialized_start=1406
+  _globals['_PUTKVREPLY']._serialized_end=1453
+  _globals['_GETKVREQUEST']._serialized_start=1455
+  _globals['_GETKVREQUEST']._serialized_end=1501
+  _globals['_GETKVREPLY']._serialized_start=1504
+  _globals['_GETKVREPLY']._serialized_end=1649
+  _globals['_GETKVREPLY_VALUESENTRY']._serialized_start=1604
+  _globals['_GETKVREPLY_VALUESENTRY']._serialized_end=1649
+  _globals['_DELETEKVREQUEST']._serialized_start=1651
+  _globals['_DELETEKVREQUEST']._serialized_end=1700
+  _globals['_DELETEKVREPLY']._serialized_start=1702
+  _globals['_DELETEKVREPLY']._serialized_end=1752
+  _globals['_WIPEWRITEPERMISSIONREQUEST']._serialized_start=1754
+  _globals['_WIPEWRITEPERMISSIONREQUEST']._serialized_end=1803
+  _globals['_WIPEWRITEPERMISSIONREPLY']._serialized_start=1805
+  _globals['_WIPEWRITEPERMISSIONREPLY']._serialized_end=1890
+  _globals['_ADDWRITEPERMISSIONREQUEST']._serialized_start=1892
+  _globals['_ADDWRITEPERMISSIONREQUEST']._serialized_end=1940
+  _globals['_ADDWRITEPERMISSIONREPLY']._serialized_start=1942
+  _globals['_ADDWRITEPERMISSIONREPLY']._serialized_end=2026
+  _globals['_GETEPOCHREQUEST']._serialized_start=2028
+  _globals['_GETEPOCHREQUEST']._serialized_end=2083
+  _globals['_GETEPOCHREPLY']._serialized_start=2085
+  _globals['_GETEPOCHREPLY']._serialized_end=2176
+  _globals['_GETACCESSREQUEST']._serialized_start=2178
+  _globals['_GETACCESSREQUEST']._serialized_end=2258
+  _globals['_GETACCESSREPLY']._serialized_start=2260
+  _globals['_GETACCESSREPLY']._serialized_end=2343
+  _globals['_PUTACCESSREQUEST']._serialized_start=2345
+  _globals['_PUTACCESSREQUEST']._serialized_end=2404
+  _globals['_PUTACCESSREPLY']._serialized_start=2406
+  _globals['_PUTACCESSREPLY']._serialized_end=2474
+  _globals['_NAMESERVER']._serialized_start=2477
+  _globals['_NAMESERVER']._serialized_end=3467
 # @@protoc_insertion_point(module_scope)

@@ -93,16 +93,18 @@ class GetClusterRequest(_message.Message):
     def __init__(self, broker_name: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class GetClusterReply(_message.Message):
-    __slots__ = ("status", "brokers", "next_page_token", "left")
+    __slots__ = ("status", "brokers", "next_page_token", "left", "warnings")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     LEFT_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     brokers: _containers.RepeatedCompositeFieldContainer[_common_pb2.BrokerData]
     next_page_token: str
     left: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., brokers: _Optional[_Iterable[_Union[_common_pb2.BrokerData, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., left: _Optional[_Iterable[str]] = ...) -> None: ...
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., brokers: _Optional[_Iterable[_Union[_common_pb2.BrokerData, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., left: _Optional[_Iterable[str]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListTopicsRequest(_message.Message):
     __slots__ = ("cluster", "page_size", "page_token")

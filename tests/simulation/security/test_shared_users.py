@@ -1,0 +1,256 @@
+"""Users of a cluster: NameServers that share them, and brokers with copies of them."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ternmq_broker.broker import Broker
+from ternmq_model.address import Address
+from ternmq_model.errors import PermissionRefused, RefusedError, TernError
+from ternmq_nameserver.config import NameServerConfig
+from ternmq_nameserver.server import NameServer
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import nameserver_pb2 as pb
+from ternmq_remoting import service_methods
+from ternmq_remoting.environment import Safeguards
+from ternmq_store.config import FlushMode
+from ternmq_testing.time.virtual_time import run_in_virtual_time
+from tests.support.brokers import Client, World, world
+from tests.support.users import Users, authorization_of
+
+PORT = 9876
+HOSTS = ("ns1", "ns2")
+GET = pb.GetAccessRequest()
+
+
+@dataclass
+class SharedWorld:
+    """Two NameServers that know each other, and brokers that know both."""
+
+    around: World
+    users: Users = field(default_factory=Users)
+    folder: Path | None = None
+    _stacks: dict[str, AsyncExitStack] = field(default_factory=dict[str, AsyncExitStack])
+
+    def _env(self, host: str, user: str) -> Any:
+        network = self.around.network.host(host)
+        network.authorization = authorization_of(user) if user else ""
+        return replace(
+            self.around.environment(host), safeguards=Safeguards(has_identity=bool(user))
+        )
+
+    async def start_nameserver(self, host: str, user: str = "names") -> None:
+        """Start a NameServer as a user; empty = without identity."""
+        peers = tuple(f"{each}:{PORT}" for each in HOSTS if each != host)
+        data = self.folder / host if self.folder is not None else None
+        config = NameServerConfig(listen="0.0.0.0", port=PORT, peers=peers, data=data)
+        await self._enter(host, NameServer(config, self._env(host, user)))
+
+    async def start_broker(self, user: str = "broker-a") -> None:
+        """Start the broker as a user; empty = without identity."""
+        names = tuple(f"{each}:{PORT}" for each in HOSTS)
+        settings: dict[str, Any] = {"listen": "0.0.0.0", "flush_mode": FlushMode.ASYNC}
+        config = replace(self.around.config, nameservers=names, port=PORT + 1, **settings)
+        env, files = self._env("broker", user), self.around.files
+        await self._enter("broker", Broker(config, self.around.store_config, env, files=files))
+
+    async def _enter(self, host: str, service: NameServer | Broker) -> None:
+        stack = self._stacks[host] = AsyncExitStack()
+        await stack.enter_async_context(service)
+
+    async def stop(self, host: str) -> None:
+        """Stop the service of a host."""
+        await self._stacks.pop(host).aclose()
+
+    async def stop_all(self) -> None:
+        """Stop every service, brokers first."""
+        for host in reversed(list(self._stacks)):
+            await self.stop(host)
+
+    async def client(self, host: str, user: str = "", number: int = 0) -> Client:
+        """Return a client of a service, as a user; empty = without identity."""
+        network = self.around.network.host(f"{user or 'nobody'}-host-{number}")
+        network.authorization = authorization_of(user, number) if user else ""
+        port = PORT + 1 if host == "broker" else PORT
+        return Client(await network.connect([Address(host, port)]))
+
+    async def put(self, host: str = "ns1", expected_version: int = 0) -> None:
+        """Put the users at a NameServer, as the administrator."""
+        await self.users.put((await self.client(host, "root")).connection, expected_version)
+
+    async def change(self, change: Callable[[Users], None], host: str = "ns1") -> None:
+        """Change the users at a NameServer."""
+        version = self.users.table.version
+        change(self.users)
+        await self.put(host, version)
+
+
+@asynccontextmanager
+async def shared(folder: Path | None = None) -> AsyncGenerator[SharedWorld]:
+    async with world() as around:
+        shared = SharedWorld(around, folder=folder)
+        shared.users.add("names", "replicate cluster")
+        shared.users.add("broker-a", "replicate cluster")
+        shared.users.add("shop", "publish topic:orders", "subscribe topic:orders")
+        try:
+            yield shared
+        finally:
+            await shared.stop_all()
+
+
+async def started(all_: SharedWorld) -> None:
+    """Start two NameServers with the users, the broker, and create the topic."""
+    for host in HOSTS:
+        await all_.start_nameserver(host)
+    await all_.put()
+    await all_.start_broker()
+    await (await all_.client("broker", "root")).put_topic("orders", 1)
+
+
+async def is_refused(call: Awaitable[object]) -> bool:
+    try:
+        await call
+    except PermissionRefused:
+        return True
+    return False
+
+
+def test_change_is_in_force_everywhere_within_a_second() -> None:
+    async def main() -> None:
+        async with shared() as all_:
+            await started(all_)
+            shop = await all_.client("broker", "shop")
+            await shop.send("orders", b"1")
+            sender = await shop.open_sender()
+            await sender.send(sender.record("orders", b"2"))
+            await all_.change(lambda users: users.allow("shop", "deny publish topic:orders"), "ns2")
+            await asyncio.sleep(1)
+            with pytest.raises(PermissionRefused, match="user 'shop' may not publish"):
+                await sender.stream.read()
+            assert await is_refused(shop.send("orders", b"3"))
+            for host in HOSTS:
+                reply = await (await all_.client(host, "root")).call(
+                    service_methods.GET_ACCESS, GET
+                )
+                assert reply.version == all_.users.table.version
+            await all_.change(lambda users: users.remove("shop"))
+            await asyncio.sleep(1)
+            with pytest.raises(PermissionRefused, match="token is wrong, revoked or expired"):
+                await (await all_.client("broker", "shop")).send("orders", b"4")
+
+    run_in_virtual_time(main())
+
+
+def test_unknown_identity_may_nothing_once_a_user_exists() -> None:
+    async def main() -> None:
+        async with shared() as all_:
+            for host in HOSTS:
+                await all_.start_nameserver(host)
+            await all_.start_broker()
+            await (await all_.client("broker")).put_topic("orders", 1)
+            nobody = await all_.client("broker")
+            await nobody.send("orders", b"1")
+            await all_.put()
+            await asyncio.sleep(1)
+            with pytest.raises(PermissionRefused, match="give credentials"):
+                await nobody.send("orders", b"2")
+            for host in HOSTS:
+                client = await all_.client(host)
+                for rpc, request in (
+                    (service_methods.GET_CLUSTER, pb.GetClusterRequest()),
+                    (service_methods.REGISTER_BROKER, pb.RegisterBrokerRequest()),
+                    (service_methods.PUT_ACCESS, pb.PutAccessRequest()),
+                    (service_methods.GET_ACCESS, GET),
+                ):
+                    assert await is_refused(client.call(rpc, request)), rpc.name
+
+    run_in_virtual_time(main())
+
+
+def test_broker_goes_on_with_its_table_while_nameservers_are_away() -> None:
+    async def main() -> None:
+        async with shared() as all_:
+            await started(all_)
+            await all_.stop("broker")
+            for host in HOSTS:
+                await all_.stop(host)
+            await all_.start_broker()
+            await (await all_.client("broker", "shop")).send("orders", b"1")
+            assert await is_refused((await all_.client("broker")).send("orders", b"2"))
+            status = await (await all_.client("broker", "root")).call(
+                service_methods.DESCRIBE_BROKER, admin.DescribeBrokerRequest()
+            )
+            known = f"has users of version {all_.users.table.version}, and gets no newer ones"
+            assert [known in each for each in status.warnings] == [True, True, False]
+            assert "without TLS and users" in status.warnings[2]
+
+    run_in_virtual_time(main())
+
+
+def test_new_broker_refuses_calls_until_it_knows_the_users() -> None:
+    async def main() -> None:
+        async with shared() as all_:
+            await all_.start_broker()
+            client = await all_.client("broker", "root")
+            with pytest.raises(RefusedError, match="not known here yet"):
+                await client.put_topic("orders", 1)
+            await all_.start_nameserver("ns1")
+            await all_.put()
+            await asyncio.sleep(2)
+            await client.put_topic("orders", 1)
+            assert await is_refused((await all_.client("broker")).send("orders", b"1"))
+
+    run_in_virtual_time(main())
+
+
+def test_broker_that_may_not_know_the_users_refuses_calls() -> None:
+    async def main() -> None:
+        async with shared() as all_:
+            await all_.start_nameserver("ns1")
+            await all_.put()
+            await all_.start_broker("")
+            for user in ("", "root"):
+                client = await all_.client("broker", user)
+                with pytest.raises(RefusedError, match="not known here yet"):
+                    await client.put_topic("orders", 1)
+
+    run_in_virtual_time(main())
+
+
+def test_nameserver_takes_the_users_of_its_peer_before_it_serves(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with shared(tmp_path) as all_:
+            await all_.start_nameserver("ns1")
+            await all_.put()
+            await all_.start_nameserver("ns2")
+            assert await is_refused(
+                (await all_.client("ns2")).call(service_methods.GET_ACCESS, GET)
+            )
+            for host in HOSTS:
+                await all_.stop(host)
+            await all_.start_nameserver("ns2")
+            reply = await (await all_.client("ns2", "root")).call(service_methods.GET_ACCESS, GET)
+            assert reply.version == all_.users.table.version
+
+    run_in_virtual_time(main())
+
+
+def test_denial_counts_at_a_broker_whose_disk_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with shared() as all_:
+            await started(all_)
+            all_.around.files.space_bytes = 0
+            shop = await all_.client("broker", "shop")
+            request = admin.DescribeTopicRequest(topic="orders")
+            await shop.call(service_methods.DESCRIBE_TOPIC, request)
+            await all_.change(lambda users: users.remove("shop"))
+            await asyncio.sleep(1)
+            with pytest.raises(TernError):
+                await shop.call(service_methods.DESCRIBE_TOPIC, request)
+
+    run_in_virtual_time(main())
