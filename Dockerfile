@@ -39,4 +39,4 @@ ENV TERNMQ_HEALTH=127.0.0.1:9876
 HEALTHCHECK --interval=10s --timeout=15s --start-period=120s --retries=3 \
     CMD ["ternmq", "health"]
 ENTRYPOINT ["ternmq"]
-CMD ["dev", "--listen", "0.0.0.0", "--data", "/data"]
+CMD ["dev", "--listen", "0.0.0.0", "--insecure", "--data", "/data"]

@@ -1,6 +1,5 @@
 import asyncio
 import contextlib
-import logging
 import socket
 from collections.abc import AsyncGenerator
 from typing import Any, cast
@@ -191,18 +190,6 @@ def test_port_with_lingering_connections_can_be_reused() -> None:
             assert server.address == address
 
     run(test)
-
-
-def test_listening_beyond_this_machine_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    async def test() -> None:
-        async with GrpcNetwork().serve([], Address("0.0.0.0", 0)) as server:
-            link = await GrpcNetwork().connect([Address("127.0.0.1", server.address.port)])
-            await link.close()
-
-    run(test)
-    (record,) = caplog.records
-    assert record.levelno == logging.WARNING
-    assert "without client certificates" in record.getMessage()
 
 
 def test_two_handlers_for_one_rpc_are_a_programming_error() -> None:

@@ -142,14 +142,13 @@ class BrokerAssembly:
             is_slave=member.is_slave,
             admission=env.admission,
         )
-        self.access: Final = AccessControl(
-            env,
-            config.listen_address,
-            tables.access_file,
-            config.nameserver_addresses,
-            is_copy=True,
-        )
+        self.access: Final = self._build_access()
         self._services = [*self._build_services(), *self._build_replication_services()]
+
+    def _build_access(self) -> AccessControl:
+        env, config = self.env, self.env.live.broker
+        file, sources = env.tables.access_file, config.nameserver_addresses
+        return AccessControl(env, config.listen_address, file, sources, is_copy=True)
 
     def _build_replicas(self) -> Replicas:
         env = self.env

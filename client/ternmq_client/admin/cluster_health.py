@@ -35,12 +35,7 @@ def problems_of(members: Sequence[MemberView], nameservers: Sequence[NameServerV
 
 
 def warnings_of(members: Sequence[MemberView], nameservers: Sequence[NameServerView]) -> list[str]:
-    """Return what is not safe about a cluster, a sentence each. It may be healthy all the same.
-
-    Args:
-        members: As for `problems_of`.
-        nameservers: As for `problems_of`.
-    """
+    """Return what is not safe about a cluster, a sentence each. It may be healthy all the same."""
     found = [f"NameServer {view.address} {text}" for view in nameservers for text in view.warnings]
     for view in members:
         who = f"{view.data.broker_name} (id {view.member.broker_id})"

@@ -50,7 +50,7 @@ class ServiceContainer(DockerContainer):
         self._image_given = bool(image)
         self._has_nameserver = verb != "broker"
         self._has_broker = verb != "nameserver"
-        self.with_command(f"{verb} --listen 0.0.0.0 --data /data")
+        self.with_command(f"{verb} --listen 0.0.0.0 --insecure --data /data")
         self._until_serving = (
             LogMessageWaitStrategy(f"^{'broker' if self._has_broker else 'nameserver'} ")
             .with_startup_timeout(STARTS_WITHIN_S)

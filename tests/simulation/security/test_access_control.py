@@ -1,7 +1,7 @@
 """Users of a cluster: NameServers that share them, and brokers with copies of them."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +17,9 @@ from ternmq_nameserver.server import NameServer
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting import service_methods
-from ternmq_remoting.environment import Safeguards
+from ternmq_remoting.environment import UNSAFE, Safeguards
+from ternmq_runtime.service import JobRunner
+from ternmq_security.access_control import AccessControl
 from ternmq_store.config import FlushMode
 from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, World, world
@@ -254,3 +256,30 @@ def test_denial_counts_at_a_broker_whose_disk_is_full(monkeypatch: pytest.Monkey
                 await shop.call(service_methods.DESCRIBE_TOPIC, request)
 
     run_in_virtual_time(main())
+
+
+def test_service_beyond_its_machine_warns_unless_that_is_accepted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main(host: str, safeguards: Safeguards, users: Users | None) -> Sequence[str]:
+        async with world() as around:
+            env = replace(around.environment(), safeguards=safeguards)
+            access = AccessControl(env, Address(host, PORT), None, ())
+            async with JobRunner(*access.jobs()):
+                if users is not None:
+                    await access.store.put(users.table, expected_version=0)
+                caplog.clear()
+                await access.begin()
+            return access.warnings()
+
+    exposed, tls = "0.0.0.0", Safeguards(has_tls=True)
+    for host, safeguards, users, is_logged, is_safe in (
+        (exposed, UNSAFE, None, True, False),
+        (exposed, UNSAFE, Users(), True, False),
+        (exposed, tls, None, True, False),
+        (exposed, Safeguards(accepts_insecure=True), None, False, False),
+        (exposed, tls, Users(), False, True),
+        ("127.0.0.1", UNSAFE, None, False, True),
+    ):
+        warnings = run_in_virtual_time(main(host, safeguards, users))
+        assert [bool(caplog.records), not warnings] == [is_logged, is_safe]
