@@ -85,6 +85,16 @@ def to_administer(topic: str) -> Need:
     return _of_topic(topic, Action.ADMIN)
 
 
+def to_know_topic(topic: str) -> tuple[Need | None, ...]:
+    """Return the permissions each of which lets its owner know about a topic."""
+    return (to_publish(topic), to_read(topic), to_administer(topic), (Action.ADMIN, CLUSTER))
+
+
+def to_know_group(group: str) -> tuple[Need, ...]:
+    """Return the permissions each of which lets its owner know about a consumer group."""
+    return (of_group(group), of_group(group, Action.ADMIN), (Action.ADMIN, CLUSTER))
+
+
 def _of_topic(topic: str, action: Action) -> Need:
     for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
         if topic.startswith(prefix):

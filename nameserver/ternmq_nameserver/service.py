@@ -1,12 +1,14 @@
 """The RPCs of a NameServer: request, table, reply."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ternmq_model.clock import Clock
 from ternmq_model.errors import RefusedError, invalid, refusal
 from ternmq_model.names import check_topic
+from ternmq_model.permission import to_know_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import ORDER_NAMESPACE, check_broker_name, check_cluster
 from ternmq_nameserver.epoch_store import EpochStore
@@ -33,7 +35,7 @@ from ternmq_remoting.converters import (
     topic_config_from_pb,
 )
 from ternmq_remoting.pagination import items_wanted, names_of, page_of, token_of
-from ternmq_remoting.rpc import Call, Handler, unary
+from ternmq_remoting.rpc import EVERYTHING, Call, Handler, Permits, unary
 
 logger = logging.getLogger(__name__)
 
@@ -158,13 +160,18 @@ class NameServerService:
         warnings = self._warnings() if is_first else ()
         return pb.GetClusterReply(brokers=page, next_page_token=token, left=left, warnings=warnings)
 
-    async def list_topics(self, request: pb.ListTopicsRequest, _call: Call) -> pb.ListTopicsReply:
-        """Return a page of topics."""
+    async def list_topics(self, request: pb.ListTopicsRequest, call: Call) -> pb.ListTopicsReply:
+        """Return a page of the topics about which the caller may know."""
         cluster = check_cluster(request.cluster) if request.cluster else ""
-        found = self._routes.topics(
-            cluster, after=request.page_token, maximum=items_wanted(request.page_size)
-        )
-        page, has_more = page_of(found, request.page_size, len)
+        maximum, permits = items_wanted(request.page_size), call.permits
+
+        def found() -> Iterator[str]:
+            after = request.page_token
+            while topics := self._routes.topics(cluster, after=after, maximum=maximum):
+                yield from filter(partial(_knows, permits), topics)
+                after = topics[-1]
+
+        page, has_more = page_of(found(), request.page_size, len)
         return pb.ListTopicsReply(topics=page, next_page_token=page[-1] if has_more else "")
 
     async def put_kv(self, request: pb.PutKvRequest, _call: Call) -> pb.PutKvReply:
@@ -245,6 +252,10 @@ class NameServerService:
             rows=rows,
             expiry_ms=request.expiry_ms or self._expiry_ms,
         )
+
+
+def _knows(permits: Permits, topic: str) -> bool:
+    return permits is EVERYTHING or any(map(permits.allows, to_know_topic(topic)))
 
 
 def _log(changes: Iterable[RouteChange]) -> None:

@@ -15,6 +15,8 @@ from ternmq_model.permission import (
     Need,
     of_group,
     to_administer,
+    to_know_group,
+    to_know_topic,
     to_publish,
     to_read,
 )
@@ -57,7 +59,7 @@ def _of_topic(topic: str) -> Alternatives:
     """Return the permissions that let their owner know about a topic."""
     if topic == AUTO_CREATE_TOPIC:
         return (None,)  # producers ask for the route of the template of new topics
-    return (to_publish(topic), to_read(topic), to_administer(topic))
+    return to_know_topic(topic)
 
 
 def _topic_use(
@@ -103,19 +105,14 @@ def _change_group(
     return (_administers(request.group),)
 
 
-def _of_group(group: str) -> Alternatives:
-    """Return the permissions that let their owner know about a consumer group."""
-    return (of_group(group), of_group(group, Action.ADMIN))
-
-
 def _clone(request: admin.CloneOffsetsRequest) -> Iterable[Alternatives]:
-    return (_administers(request.to_group), _of_group(request.from_group))
+    return (_administers(request.to_group), to_know_group(request.from_group))
 
 
 def _group_use(
     request: admin.DescribeGroupRequest | admin.DescribeConsumerRequest | groups.ListMembersRequest,
 ) -> Iterable[Alternatives]:
-    return (_of_group(request.group),)
+    return (to_know_group(request.group),)
 
 
 def _producers(request: admin.ListProducersRequest) -> Iterable[Alternatives]:
@@ -228,7 +225,7 @@ RULES: Final[Mapping[Rpc, Rule]] = {
     service_methods.UNREGISTER_BROKER: _member,
     service_methods.GET_TOPIC_ROUTE: _topic_use,
     service_methods.GET_CLUSTER: _any_known,
-    service_methods.LIST_TOPICS: _admin,
+    service_methods.LIST_TOPICS: _any_known,  # which of all topics: the handler
     service_methods.PUT_KV: _admin,
     service_methods.GET_KV: _setting,
     service_methods.DELETE_KV: _admin,
@@ -262,7 +259,7 @@ RULES: Final[Mapping[Rpc, Rule]] = {
     service_methods.PUT_TOPICS: _put_topics,
     service_methods.DELETE_TOPIC: _delete_topic,
     service_methods.DESCRIBE_TOPIC: _topic_use,
-    service_methods.LIST_GROUPS: _admin,
+    service_methods.LIST_GROUPS: _any_known,  # which of all groups: the handler
     service_methods.DESCRIBE_GROUP: _group_use,
     service_methods.DESCRIBE_BROKER: _admin,
     service_methods.CLEAN_STORE: _admin,

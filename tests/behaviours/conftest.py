@@ -3,7 +3,8 @@
 - `memory`: `Cluster()`, a cluster in this process, for each test.
 - `grpc`: `Cluster(network="grpc")`, the same behind real connections.
 - `processes`: services in processes of their own, for the session.
-- `tls`: the same with a certificate for each service and client, and no connection without one.
+- `secured`: the same with a certificate for each service and client, no connection without one, and
+  users: brokers by their certificates, and an application that is no administrator by its token.
 - `containers`: `TernMQCluster(brokers=2)`, the image of this checkout, for the session.
 
 `TERNMQ_TEST_CLUSTER=memory` chooses one kind. Without it all but the last run, and `make test-all`
@@ -15,6 +16,7 @@ cluster will do. The marks `needs_time` and `needs_faults` are for tests that mo
 cluster or disturb it: they run in the first two kinds, and take settings of the cluster.
 """
 
+import asyncio
 import fcntl
 import os
 import secrets
@@ -25,14 +27,22 @@ from typing import Any, Final
 
 import pytest
 
-from ternmq_remoting.tls import CREDENTIALS_VARIABLE
+from ternmq_remoting.tls import CREDENTIALS_VARIABLE, Credentials
 from ternmq_testing.cluster.blocking_cluster import BlockingCluster
 from tests.support.certificates import authority, credentials_file, tls_words
-from tests.support.processes import running_cluster
+from tests.support.processes import BROKERS, running_cluster
 from tests.support.sdk_place import Place
+from tests.support.users import Users, token_of
 
 IN_PROCESS: Final = ("memory", "grpc")
-KINDS: Final = (*IN_PROCESS, "processes", "tls")
+KINDS: Final = (*IN_PROCESS, "processes", "secured")
+APPLICATION: Final = tuple(
+    f"{action} {kind}:*"
+    for kind in ("topic", "group")
+    for action in ("publish", "subscribe", "admin")
+)
+"""What the application of a secured cluster may do: not what administers the cluster."""
+
 CONTAINERS: Final = "containers"
 MARKS: Final = {
     "needs_time": "moves the time of the cluster",
@@ -73,11 +83,19 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
 
 
 @pytest.fixture(scope="session")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[str, Path]]:
-    folder = tmp_path_factory.mktemp("tls")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[str, Path, Path]]:
+    folder = tmp_path_factory.mktemp("secured")
     trusted = authority(folder / "certificates")
     with running_cluster(folder, words_of=partial(tls_words, trusted)) as address:
-        yield address, credentials_file(trusted, "application")
+        users = Users()
+        for name in BROKERS:
+            users.add(name, "replicate cluster", subjects=(f"CN={name}",))
+        users.add("application", *APPLICATION)
+        for action in ("publish", "subscribe"):  # tools for dead letters read and send them
+            users.allow("root", f"{action} *")
+        file = credentials_file(trusted, "application", token_of("application")[0])
+        asyncio.run(users.put_at(address, Credentials.from_file(file)))
+        yield address, file, credentials_file(trusted, "root", token_of("root")[0])
 
 
 @pytest.fixture(scope="session")
@@ -110,12 +128,12 @@ def place(
             BlockingCluster(**options) as cluster,
             cluster.installed(),
         ):
-            yield Place(cluster.nameserver, topic, group, cluster.asynchronous)
+            yield Place(cluster.nameserver, topic, group, None, cluster.asynchronous)
             assert cluster.leaks("clients") == []
-    elif kind == "tls":
-        address, credentials = request.getfixturevalue("secured")
+    elif kind == "secured":
+        address, credentials, operator = request.getfixturevalue("secured")
         monkeypatch.setenv(CREDENTIALS_VARIABLE, str(credentials))
-        yield Place(address, topic, group)
+        yield Place(address, topic, group, Credentials.from_file(operator))
     elif kind in ("processes", CONTAINERS):
         yield Place(request.getfixturevalue(kind), topic, group)
     else:

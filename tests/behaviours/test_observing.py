@@ -20,7 +20,7 @@ FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 
 
 def admin_of(place: Place) -> AdminClient:
-    return AdminClient(nameserver=place.nameserver)
+    return place.admin()
 
 
 def test_consumer_lag_is_measured_in_messages_and_time(place: Place) -> None:

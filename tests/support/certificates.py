@@ -93,9 +93,11 @@ def tls_words(trusted: Authority, name: str) -> tuple[object, ...]:
     )
 
 
-def credentials_file(trusted: Authority, name: str) -> Path:
+def credentials_file(trusted: Authority, name: str, token: str = "") -> Path:
     """Write the file of a client's credentials, with a new certificate for `name`."""
     own = trusted.issue(name)
     file = trusted.folder / f"{name}.toml"
-    file.write_text(f'ca = "{trusted.ca}"\ncert = "{own.cert}"\nkey = "{own.key}"\n')
+    file.touch(0o600)
+    text = f'ca = "{trusted.ca}"\ncert = "{own.cert}"\nkey = "{own.key}"\n'
+    file.write_text(f'{text}token = "{token}"\n' if token else text)
     return file

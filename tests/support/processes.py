@@ -40,6 +40,9 @@ TINY: Final = (
 )
 """Files so small that a short load fills several of each kind."""
 
+BROKERS: Final = ("broker-a", "broker-b")
+"""Names of the brokers of a cluster."""
+
 SOON_S: Final = 150.0
 ENDS_WITHIN_S: Final = 90.0
 _LOOK_S: Final = 0.05
@@ -209,7 +212,7 @@ def running_dev(
 @contextlib.contextmanager
 def running_cluster(
     folder: Path,
-    brokers: Sequence[str] = ("broker-a", "broker-b"),
+    brokers: Sequence[str] = BROKERS,
     *,
     words_of: Callable[[str], Sequence[object]] = lambda _: (),
 ) -> Generator[str]:

@@ -7,7 +7,9 @@ from typing import Any, Final
 
 from ternmq import (
     AdminClient,
+    ClientConfig,
     ConsumeFrom,
+    Credentials,
     Message,
     Producer,
     ProducerConfig,
@@ -30,6 +32,9 @@ class Place:
     nameserver: str
     topic: str
     group: str
+    operator: Credentials | None = None
+    """Credentials of administrators, where applications are none."""
+
     in_process: Cluster | None = None
     """The cluster where it is one of this process: only with the marks that need it."""
 
@@ -68,7 +73,8 @@ class Place:
 
     def admin(self) -> AdminClient:
         """Return an admin client, not entered."""
-        return AdminClient(nameserver=self.nameserver)
+        client = ClientConfig(nameservers=(self.nameserver,), credentials=self.operator)
+        return AdminClient(client=client)
 
     async def create_topic(self, queues: int = 4) -> None:
         """Create the topic at every broker."""

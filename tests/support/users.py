@@ -3,10 +3,13 @@
 from dataclasses import dataclass, field
 from functools import cache
 
+from ternmq_model.address import parse_address
 from ternmq_model.permission import Action
 from ternmq_protos.v1 import nameserver_pb2 as pb
-from ternmq_remoting.rpc import Connection
+from ternmq_remoting.rpc import Connection, connected
 from ternmq_remoting.service_methods import PUT_ACCESS
+from ternmq_remoting.system_environment import system_environment
+from ternmq_remoting.tls import Credentials
 from ternmq_security.access.access_table import AccessTable, first_administrator
 from ternmq_security.access.grants import Effect, Grant, ResourcePattern
 from ternmq_security.access.user import TokenHash, User
@@ -61,6 +64,15 @@ class Users:
     async def put(self, connection: Connection, expected_version: int = 0) -> None:
         """Make the table that of a NameServer."""
         await put_table(connection, self.table, expected_version)
+
+    async def put_at(self, nameserver: str, credentials: Credentials) -> None:
+        """Make the table that of a NameServer without users, which is a process."""
+        address = parse_address(nameserver, setting="nameserver")
+        async with (
+            system_environment(credentials=credentials) as env,
+            connected(env.network, [address]) as connection,
+        ):
+            await self.put(connection)
 
 
 async def put_table(connection: Connection, table: AccessTable, expected_version: int) -> None:

@@ -17,6 +17,7 @@ from ternmq_broker.state.groups import check_settings
 from ternmq_broker.state.table_file import save_all
 from ternmq_model.errors import RefusedError, invalid, refusal
 from ternmq_model.names import check_stored_group, check_topic, is_system_group
+from ternmq_model.permission import to_know_group
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -167,10 +168,18 @@ class GroupAdminService:
     async def list_groups(
         self, request: admin.ListGroupsRequest, call: Call
     ) -> admin.ListGroupsReply:
-        """Return a page of the groups that have members, offsets or settings."""
+        """Return a page of the groups that have members, offsets or settings.
+
+        It has only those about which the caller may know.
+        """
         known = self._sessions.table.groups() | self._offsets.groups()
         known |= {each.group for each in self._settings}
-        behind = (group for group in sorted(known) if group > request.page_token)
+        allows = call.permits.allows
+        behind = (
+            group
+            for group in sorted(known)
+            if group > request.page_token and any(map(allows, to_know_group(group)))
+        )
         page, has_more = page_of(behind, request.page_size, len)
         return admin.ListGroupsReply(groups=page, next_page_token=page[-1] if has_more else "")
 

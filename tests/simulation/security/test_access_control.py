@@ -174,6 +174,32 @@ def test_unknown_identity_may_nothing_once_a_user_exists() -> None:
     run_in_virtual_time(main())
 
 
+def test_users_see_the_topics_about_which_they_may_know() -> None:
+    async def main() -> None:
+        async with shared() as all_:
+            await started(all_)
+            root = await all_.client("broker", "root")
+            for number in range(5):
+                await root.put_topic(f"other{number}", 1)
+            await root.put_topic("own", 1)
+            await all_.change(lambda users: users.allow("shop", "subscribe topic:own"))
+            shop = await all_.client("ns1", "shop")
+            for size in (0, 1, 2):
+                names: list[str] = []
+                request = pb.ListTopicsRequest(page_size=size)
+                while not names or request.page_token:
+                    reply = await shop.call(service_methods.LIST_TOPICS, request)
+                    names += reply.topics
+                    request.page_token = reply.next_page_token
+                assert names == ["orders", "own"]
+            every = await (await all_.client("ns1", "root")).call(
+                service_methods.LIST_TOPICS, pb.ListTopicsRequest()
+            )
+            assert {"other0", "other4", "orders", "own"} <= {*every.topics}
+
+    run_in_virtual_time(main())
+
+
 def test_broker_goes_on_with_its_table_while_nameservers_are_away() -> None:
     async def main() -> None:
         async with shared() as all_:

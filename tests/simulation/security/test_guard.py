@@ -339,3 +339,23 @@ def test_refused_hello_leaves_no_member(guard: Guard, identities: Users) -> None
             assert not reply.groups
 
     run_in_virtual_time(main())
+
+
+def test_tenants_see_their_own_groups_alone(guard: Guard, identities: Users) -> None:
+    async def main() -> None:
+        async with tenants(guard, identities) as all_:
+            for client, name in ((all_.shop, "shop"), (all_.bank, "bank")):
+                identities.grant(BANK, *NEEDS[BANK], of_group("bank"))
+                guard.table_changed()
+                await client.open_session(f"{name}@1", membership(name, "orders"))
+            listed = [
+                list(
+                    (
+                        await client.call(service_methods.LIST_GROUPS, admin.ListGroupsRequest())
+                    ).groups
+                )
+                for client in (all_.shop, all_.bank, all_.root)
+            ]
+            assert listed == [["shop"], ["bank"], ["bank", "shop"]]
+
+    run_in_virtual_time(main())

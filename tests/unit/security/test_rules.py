@@ -26,7 +26,7 @@ from ternmq_security.guard import Guard, guarded
 from ternmq_security.rules import RULES, Alternatives
 from tests.support.identities import Granted, Identities, OneStream
 
-USE_OF_T: Final = "publish topic:T | subscribe topic:T | admin topic:T"
+USE_OF_T: Final = "publish topic:T | subscribe topic:T | admin topic:T | admin cluster"
 OFFSET: Final = groups.QueueOffset(topic="T")
 CONSUMER: Final = groups.ConsumerGroup(
     group="G",
@@ -39,7 +39,7 @@ TABLE: Final[tuple[tuple[Any, Any, tuple[str, ...]], ...]] = (
     (rpc.GET_TOPIC_ROUTE, nameserver.GetTopicRouteRequest(topic="T"), (USE_OF_T,)),
     (rpc.GET_TOPIC_ROUTE, nameserver.GetTopicRouteRequest(topic="TBW102"), ("known",)),
     (rpc.GET_CLUSTER, nameserver.GetClusterRequest(), ("known",)),
-    (rpc.LIST_TOPICS, nameserver.ListTopicsRequest(), ("admin cluster",)),
+    (rpc.LIST_TOPICS, nameserver.ListTopicsRequest(), ("known",)),
     (rpc.PUT_KV, nameserver.PutKvRequest(), ("admin cluster",)),
     (rpc.GET_KV, nameserver.GetKvRequest(namespace="other"), ("admin cluster",)),
     (rpc.GET_KV, nameserver.GetKvRequest(namespace="ORDER_TOPIC_CONFIG"), ("known",)),
@@ -95,7 +95,7 @@ TABLE: Final[tuple[tuple[Any, Any, tuple[str, ...]], ...]] = (
     (
         rpc.LIST_MEMBERS,
         groups.ListMembersRequest(group="G"),
-        ("subscribe group:G | admin group:G",),
+        ("subscribe group:G | admin group:G | admin cluster",),
     ),
     (
         rpc.COMMIT_OFFSETS,
@@ -149,11 +149,11 @@ TABLE: Final[tuple[tuple[Any, Any, tuple[str, ...]], ...]] = (
     (rpc.DELETE_TOPIC, admin.DeleteTopicRequest(topic="T"), ("admin topic:T",)),
     (rpc.DELETE_TOPIC, admin.DeleteTopicRequest(topic="%DLQ%G"), ("admin group:G",)),
     (rpc.DESCRIBE_TOPIC, admin.DescribeTopicRequest(topic="T"), (USE_OF_T,)),
-    (rpc.LIST_GROUPS, admin.ListGroupsRequest(), ("admin cluster",)),
+    (rpc.LIST_GROUPS, admin.ListGroupsRequest(), ("known",)),
     (
         rpc.DESCRIBE_GROUP,
         admin.DescribeGroupRequest(group="G"),
-        ("subscribe group:G | admin group:G",),
+        ("subscribe group:G | admin group:G | admin cluster",),
     ),
     (rpc.DESCRIBE_BROKER, admin.DescribeBrokerRequest(), ("admin cluster",)),
     (rpc.CLEAN_STORE, admin.CleanStoreRequest(), ("admin cluster",)),
@@ -168,12 +168,12 @@ TABLE: Final[tuple[tuple[Any, Any, tuple[str, ...]], ...]] = (
     (
         rpc.CLONE_OFFSETS,
         admin.CloneOffsetsRequest(from_group="F", to_group="G"),
-        ("admin group:G", "subscribe group:F | admin group:F"),
+        ("admin group:G", "subscribe group:F | admin group:F | admin cluster"),
     ),
     (
         rpc.DESCRIBE_CONSUMER,
         admin.DescribeConsumerRequest(group="G"),
-        ("subscribe group:G | admin group:G",),
+        ("subscribe group:G | admin group:G | admin cluster",),
     ),
     (
         rpc.LIST_PRODUCERS,
