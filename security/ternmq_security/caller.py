@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ternmq_model.errors import RefusedError, refusal
-from ternmq_model.permission import Action, Need
+from ternmq_model.permission import CLUSTER, Action, Need, Resource
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.rpc import PeerCertificate
 
@@ -69,8 +69,12 @@ class CallerIdentity:
 
 def denial(name: str | None, *alternatives: Need | None) -> RefusedError:
     """Return the refusal of a call that needs one of some permissions."""
-    needs = dict.fromkeys(need for need in alternatives if need is not None)
-    missing = " or ".join(f"{_VERBS[action]} {resource}" for action, resource in needs)
+    verbs: dict[Resource, list[str]] = {}
+    for action, resource in filter(None, alternatives):
+        verbs.setdefault(resource, []).append(_VERBS[action])
+    if len(verbs) > 1:
+        verbs.pop(CLUSTER, None)  # administrators are no help to others
+    missing = " or ".join(f"{' or '.join(words)} {resource}" for resource, words in verbs.items())
     if name is None:
         remark = f"an unknown identity may not {missing or 'call this service'}: give credentials"
     else:

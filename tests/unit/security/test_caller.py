@@ -3,7 +3,15 @@
 import pytest
 
 from ternmq_model.errors import PermissionRefused
-from ternmq_model.permission import CLUSTER, Action, Need, of_group, to_publish, to_read
+from ternmq_model.permission import (
+    CLUSTER,
+    Action,
+    Need,
+    of_group,
+    to_know_group,
+    to_publish,
+    to_read,
+)
 from ternmq_security.caller import CallerIdentity
 from tests.support.identities import Granted
 
@@ -17,7 +25,12 @@ from tests.support.identities import Granted
         (
             "shop",
             [to_read("a"), (Action.ADMIN, CLUSTER)],
-            "user 'shop' may not subscribe to topic:a or administer cluster",
+            "user 'shop' may not subscribe to topic:a",
+        ),
+        (
+            "shop",
+            to_know_group("g"),
+            "user 'shop' may not subscribe to or administer group:g",
         ),
         ("gone", [None], "user 'gone' may not call this service"),
         (None, [None], "an unknown identity may not call this service: give credentials"),
