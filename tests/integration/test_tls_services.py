@@ -14,6 +14,7 @@ from ternmq import (
     ConsumeFrom,
     Credentials,
     Message,
+    PermissionRefused,
     Producer,
     PushConsumer,
     PushConsumerConfig,
@@ -31,6 +32,7 @@ from tests.support.processes import (
     running_broker,
     running_nameserver,
 )
+from tests.support.users import Users, token_of
 
 
 @pytest.fixture
@@ -165,13 +167,20 @@ class MovingCluster:
         )
 
 
-def test_running_cluster_moves_to_tls_while_all_clients_send(
+def test_running_cluster_moves_to_tls_and_users_while_all_clients_send(
     tmp_path: Path, trusted: Authority
 ) -> None:
     brokers = ("broker-a", "broker-b")
     plain = {name: free_port() for name in ("names", *brokers)}
     secure = {name: free_port() for name in plain}
     old, new = (f"127.0.0.1:{ports['names']}" for ports in (plain, secure))
+    root = Credentials.from_file(credentials_file(trusted, "root", token_of("root")[0]))
+    users, everybody = Users(), ("publish *", "subscribe *", "admin topic:*")
+    for name in brokers:
+        users.add(name, "replicate cluster", subjects=(f"CN={name}",))
+    users.add("shop", *everybody, subjects=("CN=application",))
+    for each in everybody:
+        users.allow("anonymous", each)
 
     def both(name: str) -> Sequence[object]:
         role = "nameserver" if name == "names" else "broker"
@@ -190,10 +199,16 @@ def test_running_cluster_moves_to_tls_while_all_clients_send(
                 await start("names", "", both("names"), secure["names"])
                 for name in brokers:
                     await start(name, new, both(name), secure[name])
+                # Users next: callers without an identity go on for a while.
+                await users.put_at(new, root)
                 moved_load = await loads.enter_async_context(sending(after))
                 sent = len(plain_load.sent)
                 assert await eventually(lambda: len(plain_load.sent) > sent + 20)
-            # No client without TLS is left: the plain ports go.
+            # No client without TLS and identity is left: their permissions and the plain ports go.
+            version = users.table.version
+            for each in everybody:
+                users.revoke("anonymous", each)
+            await users.put_at(new, root, version)
             await start("names", "", tls_words(trusted, "names"), secure["names"])
             for name in brokers:
                 await start(name, new, tls_words(trusted, name), secure[name])
@@ -205,6 +220,13 @@ def test_running_cluster_moves_to_tls_while_all_clients_send(
         assert set(await consumed(after, len(expected))) == expected
         with pytest.raises(TernError):
             async with Producer("shop", client=before) as producer:
+                await producer.send(Message("orders", b"late"))
+        stranger = ClientConfig(
+            nameservers=(new,),
+            credentials=Credentials.from_file(credentials_file(trusted, "stranger")),
+        )
+        with pytest.raises(PermissionRefused, match="unknown identity"):
+            async with Producer("shop", client=stranger) as producer:
                 await producer.send(Message("orders", b"late"))
 
     with ExitStack() as stack:

@@ -65,14 +65,20 @@ class Users:
         """Make the table that of a NameServer."""
         await put_table(connection, self.table, expected_version)
 
-    async def put_at(self, nameserver: str, credentials: Credentials) -> None:
-        """Make the table that of a NameServer without users, which is a process."""
+    def revoke(self, name: str, text: str) -> None:
+        """Remove a grant. See `grant`."""
+        self.table = self.table.without_grant(grant(name, text))
+
+    async def put_at(
+        self, nameserver: str, credentials: Credentials, expected_version: int = 0
+    ) -> None:
+        """Make the table that of a NameServer, which is a process."""
         address = parse_address(nameserver, setting="nameserver")
         async with (
             system_environment(credentials=credentials) as env,
             connected(env.network, [address]) as connection,
         ):
-            await self.put(connection)
+            await self.put(connection, expected_version)
 
 
 async def put_table(connection: Connection, table: AccessTable, expected_version: int) -> None:
