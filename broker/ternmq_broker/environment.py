@@ -59,6 +59,7 @@ def broker_environment(
         blocking=env.blocking,
         processes=env.processes,
         safeguards=env.safeguards,
+        on_security_event=env.on_security_event,
         live=live,
         is_slave=is_slave,
         store=store,

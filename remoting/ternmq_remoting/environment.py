@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from ternmq_model.clock import SystemTime
 from ternmq_model.queue import MessageQueue
 from ternmq_remoting.rpc import Network
+from ternmq_remoting.security_event import SecurityEvent
 from ternmq_runtime.blocking_pool import Blocking as Blocking
 from ternmq_runtime.processes import Processes
 from ternmq_runtime.timers import LOOP_TIMERS, Timers
@@ -51,6 +52,10 @@ class Environment:
     """Factory of child processes; None = functions that need them are refused."""
 
     safeguards: Safeguards = UNSAFE
+
+    on_security_event: Callable[[SecurityEvent], None] | None = None
+    """Called with each refused attempt, administrative change and new session of a service. None =
+    nobody asks for them."""
 
     on_unanswered: Callable[[str, MessageQueue, int], None] = _ignore
     """Called when a consumer leaves, with its group, a queue and the offset behind the last message

@@ -30,6 +30,8 @@ from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.logs import LoggingSettings, configure_logging
 from ternmq_runtime.service import run_until_signalled
 from ternmq_runtime.settings.loader import LoadedSettings, load_settings
+from ternmq_security.audit.audit_config import AuditConfig
+from ternmq_security.audit.audit_trail import audited
 from ternmq_store.config import StoreConfig
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ SECTIONS: Final = {
     "logging": LoggingSettings,
     "network": NetworkConfig,
     "tls": TlsConfig,
+    "audit": AuditConfig,
 }
 """Sections with the settings of all services. One file or environment may have them all."""
 
@@ -324,7 +327,10 @@ def _serve(
 
         async def serve() -> int:
             ports = settings[NetworkConfig]
-            async with system_environment(config=ports, tls=settings[TlsConfig]) as env:
+            async with (
+                system_environment(config=ports, tls=settings[TlsConfig]) as process,
+                audited(settings[AuditConfig], process) as env,
+            ):
                 service = make(settings, env)
                 return await run_until_signalled(
                     service, on_ready=lambda: print_lines(addresses(service, settings))

@@ -1,0 +1,59 @@
+"""Events of security at a service, for an audit trail. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ternmq_model.address import Address
+
+
+class EventKind(StrEnum):
+    """Kind of an event of security."""
+
+    ADMIN = "admin"
+    """Call that changes a service or its resources, with its outcome."""
+
+    REFUSED = "refused"
+    """Attempt for which a caller has no permission or wrong credentials."""
+
+    SESSION = "session"
+    """First call of a user from an address, or a client that has opened its session."""
+
+
+ALLOWED = "allowed"
+REFUSED = "refused"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SecurityEvent:
+    """Event of security at a service: who did what, and the outcome.
+
+    No field has a token, the hash of one, or the body of a message.
+    """
+
+    kind: EventKind
+    user: str | None
+    """Name of the user; None = an unknown identity, or no users exist."""
+
+    address: Address
+    """Address of the caller's socket."""
+
+    action: str
+    """Name of the RPC, such as `PutTopic`."""
+
+    outcome: str
+    """`allowed`, `refused`, or the name of the error."""
+
+    certificate: str | None = None
+    """Subject of the caller's certificate; None = it showed none."""
+
+    claimed: str | None = None
+    """User whose name a wrong token has; None = no token was wrong, or no user has that name."""
+
+    resource: str | None = None
+    """Resources, such as `topic:orders`; None = the call is about none."""
+
+    reason: str | None = None
+    """Text of the refusal or error; None = there is none."""
+
+    details: str | None = None
+    """Contents of the change, or the client of a session; None = there are none."""

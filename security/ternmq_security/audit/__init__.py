@@ -1,0 +1,1 @@
+"""Audit trail: who did what at a service, as lines of JSON in a file."""

@@ -1,0 +1,55 @@
+"""Lines of the audit trail. Pure."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from ternmq_model.printable_text import printable_json
+from ternmq_remoting.security_event import SecurityEvent
+
+TEXT_CHARS_MAX: Final = 512
+DETAILS_CHARS_MAX: Final = 4096
+
+
+def line_of(event: SecurityEvent, wall_ms: int, count: int = 1) -> str:
+    """Return the line of an event: an object in ASCII, with a line feed.
+
+    Args:
+        event: Event.
+        wall_ms: Time of the event, or of the last of several like it, Unix milliseconds.
+        count: Number of equal events for which the line stands.
+    """
+    members = {
+        "time": _time(wall_ms),
+        "event": event.kind.value,
+        "user": event.user,
+        "claimed": event.claimed,
+        "certificate": _cut(event.certificate, TEXT_CHARS_MAX),
+        "address": str(event.address),
+        "action": event.action,
+        "resource": _cut(event.resource, TEXT_CHARS_MAX),
+        "outcome": event.outcome,
+        "reason": _cut(event.reason, TEXT_CHARS_MAX),
+        "details": _cut(event.details, DETAILS_CHARS_MAX),
+        "count": count,
+    }
+    return printable_json(members, ensure_ascii=True) + "\n"
+
+
+def lost_line(wall_ms: int, count: int) -> str:
+    """Return the line that stands for lines that were lost.
+
+    Args:
+        wall_ms: Time, Unix milliseconds.
+        count: Number of lost lines.
+    """
+    members = {"time": _time(wall_ms), "event": "lost", "count": count}
+    return printable_json(members, ensure_ascii=True) + "\n"
+
+
+def _time(wall_ms: int) -> str:
+    moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _cut(text: str | None, chars_max: int) -> str | None:
+    return text if text is None or len(text) <= chars_max else f"{text[: chars_max - 3]}..."

@@ -1,0 +1,51 @@
+"""File of the audit trail and earlier ones: `audit.jsonl`, the one before as `audit.jsonl.1`.
+
+Every function blocks: call them through the blocking pool.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from ternmq_runtime.durable_file import open_private
+
+
+def append(path: Path, data: bytes, *, max_bytes: int, files: int) -> None:
+    """Append whole lines to the file. Only this user may read a new file.
+
+    The file is opened for each call, so that another program may move it away.
+
+    Args:
+        path: Path of the file, which must not be a link. Its folder exists.
+        data: Lines.
+        max_bytes: Size above which a new file begins.
+        files: Number of files that are kept, the present one included; at least 2.
+
+    Raises:
+        OSError: The disk refused. The file has none of the lines.
+    """
+    with suppress(FileNotFoundError):
+        if 0 < path.stat().st_size > max_bytes - len(data):
+            rotate(path, files)
+    with open_private(path, "ab") as file:
+        # Past the buffer of the file, which would write its rest at the end, after the cut.
+        end, descriptor = file.tell(), file.fileno()
+        try:
+            while data:
+                data = data[os.write(descriptor, data) :]
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(descriptor, end)
+            raise
+
+
+def rotate(path: Path, files: int) -> None:
+    """Rename the file and the earlier ones, and remove the oldest.
+
+    Raises:
+        OSError: The disk refused. No file is lost.
+    """
+    names = [path, *(path.with_name(f"{path.name}.{number}") for number in range(1, files))]
+    for older, newer in zip(reversed(names), reversed(names[:-1]), strict=False):
+        with suppress(FileNotFoundError):
+            newer.replace(older)
