@@ -14,6 +14,7 @@ from ternmq_runtime.service import Job
 from ternmq_security.access.access_table import AccessTable
 from ternmq_security.access_store import AccessFile, AccessStore
 from ternmq_security.access_sync import AccessSource
+from ternmq_security.audit.reporter import AuditReporter
 from ternmq_security.guard import Guard, guarded
 from ternmq_security.identifier import Identifier
 
@@ -59,7 +60,11 @@ class AccessControl:
         self._needs_answer = is_copy and bool(sources) and env.safeguards.has_identity
         self._sources = [AccessSource(each, env, self.store, self._answered) for each in sources]
         self._asked = asyncio.Event()
-        self._guard = Guard(Identifier(self._known, env.blocking, env.clock))
+        report = env.on_security_event
+        self._guard = Guard(
+            Identifier(self._known, env.blocking, env.clock),
+            None if report is None else AuditReporter(report, lambda: self.store.table),
+        )
         self._checked = self._known()
         """Table by which the guard checks."""
 

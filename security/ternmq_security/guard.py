@@ -8,11 +8,20 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Final, Protocol
 
-from ternmq_remoting.rpc import AUTHORIZATION_KEY, Call, Handler, PeerCertificate, StreamRpc
+from ternmq_model.errors import RefusedError
+from ternmq_remoting.rpc import (
+    AUTHORIZATION_KEY,
+    Call,
+    Handler,
+    PeerCertificate,
+    Permits,
+    StreamRpc,
+)
 from ternmq_remoting.service_methods import GET_ACCESS, PULL
+from ternmq_security.audit.reporter import AuditReporter
 from ternmq_security.caller import CallerIdentity
 from ternmq_security.guarded_stream import GuardedStream, end_expired
-from ternmq_security.rules import RULES, Rule
+from ternmq_security.rules import RULES, Rpc, Rule
 
 CALLERS_MAX: Final = 10_000
 """Remembered identities of callers."""
@@ -45,13 +54,15 @@ class Guard:
 
     Args:
         identifier: Source of identities.
+        reporter: Reports to an audit trail; None = nobody asks for them.
 
     Attributes:
         is_open: True while nothing is checked.
         changes: Number of changes of the table.
     """
 
-    def __init__(self, identifier: Identities) -> None:
+    def __init__(self, identifier: Identities, reporter: AuditReporter | None = None) -> None:
+        self.reporter: Final = reporter
         self.is_open = identifier.is_open
         self._identifier = identifier
         self.changes = 0
@@ -93,8 +104,12 @@ class Guard:
         """Return the identity of a caller, if it was identified since it last changed."""
         return self._callers.get(_key_of(call))
 
-    async def identify(self, call: Call) -> CallerIdentity:
+    async def identify(self, call: Call, rpc: Rpc) -> CallerIdentity:
         """Return the identity of a caller by the present table. Cancelling is safe.
+
+        Args:
+            call: Call with the caller's credentials.
+            rpc: RPC of the call, for the report of wrong credentials.
 
         Raises:
             RefusedError: NO_PERMISSION: the credentials are wrong.
@@ -111,6 +126,10 @@ class Guard:
                 if changes == self.changes:
                     self._remember(key, caller)
                     return caller
+            except RefusedError as error:
+                if self.reporter is not None:
+                    self.reporter.refused(rpc, call, error)
+                raise
             finally:
                 del self._under_way[key]
                 over.set()
@@ -123,8 +142,11 @@ class Guard:
             RefusedError: NO_PERMISSION: wrong credentials, a refused message, or a permission that
                 was taken away; SERVICE_NOT_AVAILABLE: the stream must be opened again.
         """
-        caller = None if self.is_open else await self.identify(call)
+        caller = None if self.is_open else await self.identify(call, handler.rpc)
         guarded = GuardedStream(stream, rule, caller)
+        if self.reporter is not None and caller is not None:
+            self.reporter.entered(caller, handler.rpc, call)
+            guarded.on_refused = self.reporter.on_refused(caller, handler.rpc, call)
         self._streams[guarded] = None
         try:
             await guarded.serve(handler.function, call)
@@ -147,26 +169,31 @@ def guarded(handlers: Sequence[Handler], guard: Guard) -> list[Handler]:
 
 
 def _guarded(handler: Handler, rule: Rule, guard: Guard) -> Handler:
+    rpc, reporter = handler.rpc, guard.reporter
+    if reporter is not None:
+        handler = Handler(rpc, reporter.reporting(handler, rule))
     serve = handler.function
+
+    def check(request: Any, call: Call, caller: CallerIdentity) -> Permits:
+        permits = caller if reporter is None else reporter.permits(caller, rpc, call)
+        for alternatives in rule(request):
+            permits.check(*alternatives)
+        return permits
 
     async def serve_call(request: Any, call: Call) -> Any:
         if guard.is_open:
             return await serve(request, call)
-        changes, caller = guard.changes, guard.known(call) or await guard.identify(call)
-        for alternatives in rule(request):
-            caller.check(*alternatives)
-        reply = await serve(request, Call(call.peer, call.metadata, call.certificate, caller))
-        if changes != guard.changes and handler.rpc in _WAITS:
-            caller = await guard.identify(call)
-            for alternatives in rule(request):
-                caller.check(*alternatives)
+        changes, caller = guard.changes, guard.known(call) or await guard.identify(call, rpc)
+        permits = check(request, call, caller)
+        reply = await serve(request, Call(call.peer, call.metadata, call.certificate, permits))
+        if changes != guard.changes and rpc in _WAITS:
+            check(request, call, await guard.identify(call, rpc))
         return reply
 
     async def serve_stream(stream: Any, call: Call) -> None:
         await guard.serve_stream(handler, rule, stream, call)
 
-    is_stream = isinstance(handler.rpc, StreamRpc)
-    return Handler(handler.rpc, serve_stream if is_stream else serve_call)
+    return Handler(rpc, serve_stream if isinstance(rpc, StreamRpc) else serve_call)
 
 
 def _key_of(call: Call) -> _Key:

@@ -19,6 +19,9 @@ Stream = ServerStream[Any, Any]
 USED_MAX: Final = 1024
 """Remembered items of a stream. A stream with more must be opened again after a change."""
 
+OnRefused = Callable[[Alternatives, RefusedError], None]
+"""Function that gets a refused item with its refusal."""
+
 _GRACE_S: Final = 1.0
 """Time in which a handler may end by itself after a refused message, s."""
 
@@ -31,9 +34,13 @@ class GuardedStream:
         rule: Rule of its RPC.
         caller: Identity of the peer; None = the stream was opened while everything was allowed, and
             nothing is checked.
+
+    Attributes:
+        on_refused: Called with each refusal of what the peer sends.
     """
 
     def __init__(self, stream: Stream, rule: Rule, caller: CallerIdentity | None) -> None:
+        self.on_refused: OnRefused = _ignore
         self._stream = stream
         self._rule = rule
         self._caller = caller
@@ -137,7 +144,11 @@ class GuardedStream:
         """
         if alternatives not in self._used:
             assert self._caller is not None, "streams without a caller are not checked"
-            self._caller.check(*alternatives)
+            try:
+                self._caller.check(*alternatives)
+            except RefusedError as error:
+                self.on_refused(alternatives, error)
+                raise
             self._note(alternatives)
 
     def _note(self, alternatives: Alternatives) -> None:
@@ -149,6 +160,10 @@ class GuardedStream:
     def _check_open(self) -> None:
         if self._refusal is not None:
             raise self._refusal
+
+
+def _ignore(alternatives: Alternatives, error: RefusedError) -> None:
+    """Ignore a refusal."""
 
 
 def _is_gone(caller: CallerIdentity) -> RefusedError:

@@ -115,3 +115,15 @@ class Identifier:
         if found is None:
             found = self._permissions[name] = permissions_of(table, name)
         return found
+
+
+def claimed_user(authorization: str, table: AccessTable) -> str | None:
+    """Return the user whose name is in a token, right or wrong; None when no user has the name.
+
+    A malformed token may have parts of its secret in place of the name.
+    """
+    try:
+        name = user_of(authorization.removeprefix(SCHEME))
+    except UsageError:
+        return None
+    return None if table.user(name) is None else name

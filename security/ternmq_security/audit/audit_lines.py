@@ -52,4 +52,4 @@ def _time(wall_ms: int) -> str:
 
 
 def _cut(text: str | None, chars_max: int) -> str | None:
-    return text if text is None or len(text) <= chars_max else f"{text[: chars_max - 3]}..."
+    return text if text is None or len(text) <= chars_max else f"{text[:chars_max]}..."

@@ -54,8 +54,8 @@ def test_line_is_one_line_of_ascii_whatever_a_caller_sends() -> None:
 
 def test_long_texts_are_cut() -> None:
     found = json.loads(line_of(event(reason="r" * 9999, details="d" * 9999), 0))
-    assert found["reason"] == "r" * (TEXT_CHARS_MAX - 3) + "..."
-    assert found["details"] == "d" * (DETAILS_CHARS_MAX - 3) + "..."
+    assert found["reason"] == "r" * TEXT_CHARS_MAX + "..."
+    assert found["details"] == "d" * DETAILS_CHARS_MAX + "..."
 
 
 def test_lost_lines_are_counted_in_a_line() -> None:

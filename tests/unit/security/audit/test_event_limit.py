@@ -13,7 +13,9 @@ from ternmq_security.audit.event_limit import (
 )
 
 
-def refused(resource: str = "topic:T", host: str = "h", port: int = 1, **fields: Any) -> Any:
+def refused(
+    resource: str = "topic:T", host: str = "h", port: int = 1, **fields: Any
+) -> SecurityEvent:
     given: dict[str, Any] = {
         "kind": EventKind.REFUSED,
         "user": "shop",
