@@ -24,11 +24,15 @@ KNOWN_MAX: Final = 10_000
 class ReportedPermits:
     """Permissions of the caller of one call, which report each refusal."""
 
-    __slots__ = ("_on_refused", "caller")
+    __slots__ = ("_call", "_reporter", "_rpc", "caller")
 
-    def __init__(self, caller: CallerIdentity, on_refused: OnRefused) -> None:
+    def __init__(
+        self, reporter: "AuditReporter", caller: CallerIdentity, rpc: Rpc, call: Call
+    ) -> None:
         self.caller = caller
-        self._on_refused = on_refused
+        self._reporter = reporter
+        self._rpc = rpc
+        self._call = call
 
     def allows(self, need: Need | None) -> bool:
         """Return whether the caller has a permission; None = the one of every known identity."""
@@ -43,7 +47,7 @@ class ReportedPermits:
         try:
             self.caller.check(*alternatives)
         except RefusedError as error:
-            self._on_refused(alternatives, error)
+            self._reporter.refused(self.caller, self._rpc, self._call, alternatives, error)
             raise
 
 
@@ -116,16 +120,16 @@ class AuditReporter:
         The first call of a user from a host is reported.
         """
         self.entered(caller, rpc, call)
-        return ReportedPermits(caller, self.on_refused(caller, rpc, call))
+        return ReportedPermits(self, caller, rpc, call)
 
-    def on_refused(self, caller: CallerIdentity | None, rpc: Rpc, call: Call) -> OnRefused:
+    def on_refused(self, caller: CallerIdentity, rpc: Rpc, call: Call) -> OnRefused:
         """Return the function that reports a refusal of one call."""
-        return partial(self._refused, caller, rpc, call)
+        return partial(self.refused, caller, rpc, call)
 
-    def refused(self, rpc: Rpc, call: Call, error: RefusedError) -> None:
+    def unproved(self, rpc: Rpc, call: Call, error: RefusedError) -> None:
         """Report wrong credentials: without the token, and with the name of its user if any."""
         if error.code == ResponseCode.NO_PERMISSION:
-            self._refused(None, rpc, call, (), error)
+            self.refused(None, rpc, call, (), error)
 
     def entered(self, caller: CallerIdentity, rpc: Rpc, call: Call) -> None:
         """Report the first call of a user from a host with a token or certificate."""
@@ -137,7 +141,7 @@ class AuditReporter:
         details = f"token={token}" if token else None
         self._report(_event(EventKind.SESSION, caller, rpc, call, ALLOWED, details=details))
 
-    def _refused(
+    def refused(
         self,
         caller: CallerIdentity | None,
         rpc: Rpc,
@@ -145,6 +149,15 @@ class AuditReporter:
         alternatives: Alternatives,
         error: RefusedError,
     ) -> None:
+        """Report a refusal.
+
+        Args:
+            caller: Caller; None = its credentials are wrong.
+            rpc: RPC of the call.
+            call: Call of the caller.
+            alternatives: Permissions one of which the caller needs.
+            error: Refusal.
+        """
         claimed = None
         if caller is None:
             claimed = claimed_user(call.metadata.get(AUTHORIZATION_KEY, ""), self._table())

@@ -10,7 +10,7 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import service_methods
 from ternmq_remoting.security_event import EventKind, SecurityEvent
 from ternmq_testing.time.virtual_time import run_in_virtual_time
-from tests.simulation.security.test_access_control import SharedWorld, shared, started
+from tests.simulation.security.test_access_control import shared, started
 from tests.support.brokers import World, membership, serving
 from tests.support.users import token_of
 
@@ -19,12 +19,12 @@ from tests.support.users import token_of
 def events(monkeypatch: pytest.MonkeyPatch) -> list[SecurityEvent]:
     """Return the events of all services that the test starts."""
     found: list[SecurityEvent] = []
-    env_of = SharedWorld._env
+    environment = World.environment
 
-    def env(self: SharedWorld, host: str, user: str) -> Any:
-        return replace(env_of(self, host, user), on_security_event=found.append)
+    def reporting(self: World, host: str = "localhost") -> Any:
+        return replace(environment(self, host), on_security_event=found.append)
 
-    monkeypatch.setattr(SharedWorld, "_env", env)
+    monkeypatch.setattr(World, "environment", reporting)
     return found
 
 
@@ -99,10 +99,9 @@ def test_sessions_are_reported_once_for_each_host(events: list[SecurityEvent]) -
         async with shared() as all_:
             all_.users.allow("shop", "subscribe group:shop")
             await started(all_)
-            for _ in range(3):
-                shop = await all_.client("broker", "shop")
-                await shop.send("orders", b"1")
-                await shop.send("orders", b"2")
+            shop = await all_.client("broker", "shop")
+            for client in (shop, shop, await all_.client("broker", "shop")):
+                await client.send("orders", b"1")
             await shop.open_session("shop@1", membership("shop", "orders"))
 
     run_in_virtual_time(main())
@@ -119,15 +118,7 @@ def test_sessions_are_reported_once_for_each_host(events: list[SecurityEvent]) -
     assert found[1].details == "client_id=shop@1 producer_groups="
 
 
-def test_broker_without_users_reports_changes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    events: list[SecurityEvent] = []
-    env_of = World.environment
-
-    def env(self: World, host: str = "localhost") -> Any:
-        return replace(env_of(self, host), on_security_event=events.append)
-
-    monkeypatch.setattr(World, "environment", env)
-
+def test_broker_without_users_reports_changes_alone(events: list[SecurityEvent]) -> None:
     async def main() -> None:
         async with serving(topics={"orders": 1}) as (_, client):
             await client.send("orders")
