@@ -7,7 +7,8 @@ from ternmq_model.printable_text import printable_json
 from ternmq_remoting.security_event import SecurityEvent
 
 TEXT_CHARS_MAX: Final = 512
-DETAILS_CHARS_MAX: Final = 4096
+DETAILS_CHARS_MAX: Final = 2048
+"""With 12 bytes for an escaped character, the longest line has 44 KiB: it fits into each file."""
 
 
 def line_of(event: SecurityEvent, wall_ms: int, count: int = 1) -> str:

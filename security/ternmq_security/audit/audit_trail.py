@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -24,8 +23,8 @@ logger = logging.getLogger(__name__)
 LINES_MAX: Final = 4096
 """Lines that wait for the disk; further ones are lost and counted."""
 
-_WRITTEN_MAX: Final = 100
-"""Lines of one write: with the longest ones about half a file of the smallest size."""
+_WRITTEN_BYTES: Final = 32 << 10
+"""Bytes of one write, unless a single line is longer: less than a file of the smallest size."""
 
 _INTERVAL_S: Final = 1.0
 
@@ -104,7 +103,12 @@ class AuditTrail:
 
     async def _write_next(self) -> bool:
         """Write the oldest lines; return whether they are written."""
-        lines = list(islice(self._lines, _WRITTEN_MAX))
+        lines, size = list[str](), 0
+        for line in self._lines:
+            size += len(line)
+            if lines and size > _WRITTEN_BYTES:
+                break
+            lines.append(line)
         if not await self._write(lines):
             return False
         for _ in lines:

@@ -5,6 +5,7 @@ from typing import Any
 
 from ternmq_model.address import Address
 from ternmq_remoting.security_event import EventKind, SecurityEvent
+from ternmq_security.audit.audit_config import BYTES_LEAST
 from ternmq_security.audit.audit_lines import (
     DETAILS_CHARS_MAX,
     TEXT_CHARS_MAX,
@@ -56,6 +57,12 @@ def test_long_texts_are_cut() -> None:
     found = json.loads(line_of(event(reason="r" * 9999, details="d" * 9999), 0))
     assert found["reason"] == "r" * TEXT_CHARS_MAX + "..."
     assert found["details"] == "d" * DETAILS_CHARS_MAX + "..."
+
+
+def test_longest_line_fits_into_the_smallest_file() -> None:
+    text = "\U0010ffff" * 9999
+    longest = event(certificate=text, resource=text, reason=text, details=text)
+    assert len(line_of(longest, 0)) < BYTES_LEAST
 
 
 def test_lost_lines_are_counted_in_a_line() -> None:

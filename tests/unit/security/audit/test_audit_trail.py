@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from ternmq_model.address import Address
 from ternmq_remoting.security_event import EventKind, SecurityEvent
 from ternmq_remoting.system_environment import system_environment
 from ternmq_security.audit import audit_trail
-from ternmq_security.audit.audit_config import AuditConfig
+from ternmq_security.audit.audit_config import BYTES_LEAST, AuditConfig
 from ternmq_security.audit.audit_trail import AuditTrail, audited
 from ternmq_security.audit.event_limit import WINDOW_MS
 from ternmq_testing.memory.inline_blocking import InlineBlocking
@@ -55,6 +56,25 @@ def test_lines_are_written_in_order_and_flushed_at_the_end(tmp_path: Path) -> No
         assert [each["action"] for each in lines(path)] == names
 
     asyncio.run(main())
+
+
+def test_files_never_exceed_their_bound(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    trail = AuditTrail(
+        path, AuditConfig(file=path, max_bytes=BYTES_LEAST), HandClock(), InlineBlocking()
+    )
+
+    async def main() -> None:
+        for number in range(60):
+            trail.note(replace(event(f"A{number}"), details="d" * 2000))
+        await trail.close()
+
+    asyncio.run(main())
+    files = sorted(tmp_path.iterdir())
+    assert len(files) > 1
+    assert all(each.stat().st_size <= BYTES_LEAST for each in files)
+    found = [each["action"] for file in reversed(files) for each in lines(file)]
+    assert found == [f"A{number}" for number in range(60)]
 
 
 def test_repeats_are_written_after_their_window_or_at_the_end(tmp_path: Path) -> None:
