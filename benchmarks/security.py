@@ -1,13 +1,16 @@
-"""Measure the cost of TLS: the same loads with and without it, in paired rounds of one run.
+"""Measure the cost of TLS and of permissions: the same loads with and without, in one run.
 
     python benchmarks/security.py --rounds 5
 
-Both sides run `ternmq dev` and one client process on this machine; with TLS both show certificates.
-The order of the two sides changes with each round.
+All sides run `ternmq dev` and one client process on this machine. With TLS both show certificates;
+with users the client shows a token, and each of its calls is checked. The order of the sides
+changes with each round.
 """
 
 import argparse
+import asyncio
 import os
+import secrets
 import statistics
 import tempfile
 from collections import defaultdict
@@ -28,12 +31,22 @@ from ternmq_console.certificate_authority import (
     make_authority,
     write_pair,
 )
+from ternmq_model.address import parse_address
+from ternmq_model.permission import Action
+from ternmq_protos.v1 import nameserver_pb2 as pb
+from ternmq_remoting.rpc import connected
+from ternmq_remoting.service_methods import PUT_ACCESS
+from ternmq_remoting.system_environment import system_environment
 from ternmq_remoting.tls import CREDENTIALS_VARIABLE
+from ternmq_security.access.access_table import AccessTable, first_administrator
+from ternmq_security.access.grants import Effect, Grant, ResourcePattern
+from ternmq_security.access.user import User
+from ternmq_security.tokens import new_token
 
 SENDING: Final = ("alone", "awaiting-64", "pipelined", "send-many")
 CONSUMING: Final = ("push", "pull")
-TARGET: Final = 0.7
-"""Least part of the speed that is left with TLS."""
+TARGETS: Final = {"TLS": 0.7, "users": 0.98}
+"""Least part of the speed that is left by side."""
 
 TIMES: Final = ("alone.p50", "alone.p99")
 """Figures of which less is better."""
@@ -57,9 +70,36 @@ def certificates(folder: Path) -> Sequence[str]:
     return (*files, "tls.client_auth=required")
 
 
-def measure(folder: Path, settings: Sequence[str], scale: float) -> Mapping[str, float]:
+def users(folder: Path) -> AccessTable:
+    """Write the credentials of a user who may do everything; return the table that has it."""
+    random_bytes, salt = secrets.token_bytes(32), secrets.token_bytes(16)
+    text, token = new_token("bench", random_bytes, salt, 1)
+    file = folder / "users.toml"
+    file.touch(0o600)
+    file.write_text(f'token = "{text}"\n')
+    table = first_administrator(AccessTable(), User("bench", (token,)))
+    for action in (Action.PUBLISH, Action.SUBSCRIBE, Action.REPLICATE):
+        table = table.with_grant(Grant("bench", Effect.ALLOW, action, ResourcePattern(None)))
+    return table
+
+
+async def put_users(nameserver: str, table: AccessTable) -> None:
+    """Make a table that of a NameServer without users."""
+    address = parse_address(nameserver, setting="--nameserver")
+    async with system_environment() as env, connected(env.network, [address]) as connection:
+        request = pb.PutAccessRequest(table=table.to_json())
+        reply = await connection.call(PUT_ACCESS, request, timeout_s=3)
+        assert not reply.status.code, reply.status.remark
+    await asyncio.sleep(1)  # until the broker has them
+
+
+def measure(
+    folder: Path, settings: Sequence[str], table: AccessTable | None, scale: float
+) -> Mapping[str, float]:
     """Return the figures of one cluster and its clients."""
     with dev(folder, "async", settings) as service:
+        if table is not None:
+            asyncio.run(put_users(service.nameserver, table))
         nameserver = ("--nameserver", service.nameserver)
         wanted = [f"--only={name}" for name in SENDING]
         found = dict(load("load_producer.py", *nameserver, *wanted, f"--scale={scale}"))
@@ -72,38 +112,46 @@ def measure(folder: Path, settings: Sequence[str], scale: float) -> Mapping[str,
 
 def main() -> None:
     """Measure, and print a table."""
-    parser = argparse.ArgumentParser(description="the cost of TLS")
-    parser.add_argument("--rounds", type=int, default=5, help="print medians of so many pairs")
+    parser = argparse.ArgumentParser(description="the cost of TLS and of permissions")
+    parser.add_argument("--rounds", type=int, default=5, help="print medians of so many rounds")
     parser.add_argument("--scale", type=float, default=0.5, help="factor on the numbers")
     parser.add_argument("--data", type=Path, default=Path(), help="a folder on the disk to use")
+    parser.add_argument("--side", choices=[*TARGETS], action="append", help="sides, beside plain")
     options = parser.parse_args()
-    pairs: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    sides = ["plain", *(options.side or TARGETS)]
+    rounds: dict[str, list[Mapping[str, float]]] = defaultdict(list)
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=options.data) as name:
         folder = Path(name).absolute()
         print(*machine.describe(folder), sep="\n", flush=True)
-        settings = certificates(folder)
+        table, settings = users(folder), certificates(folder)
+        files = {"TLS": folder / "credentials.toml", "users": folder / "users.toml"}
         for number in range(options.rounds):
-            found: dict[bool, Mapping[str, float]] = {}
-            for has_tls in (False, True) if number % 2 else (True, False):
-                if has_tls:
-                    os.environ[CREDENTIALS_VARIABLE] = str(folder / "credentials.toml")
-                found[has_tls] = measure(folder, settings if has_tls else (), options.scale)
+            for side in sides if number % 2 else reversed(sides):
                 os.environ.pop(CREDENTIALS_VARIABLE, None)
-            for figure, plain in found[False].items():
-                pairs[figure].append((plain, found[True][figure]))
+                if side in files:
+                    os.environ[CREDENTIALS_VARIABLE] = str(files[side])
+                own = settings if side == "TLS" else ()
+                known = table if side == "users" else None
+                rounds[side].append(measure(folder, own, known, options.scale))
     print(f"rounds   {options.rounds}, medians\n")
-    print(markdown(list(rows(pairs))))
+    print(markdown(list(rows(rounds))))
 
 
-def rows(pairs: Mapping[str, Sequence[tuple[float, float]]]) -> Sequence[Sequence[str]]:
-    """Return the rows of the table; a part of the speed below the target is marked with "✗"."""
-    table = [["1 KiB messages, asynchronous flush", "plain", "TLS", "part of the speed"]]
-    for figure, found in pairs.items():
-        plain, tls = (statistics.median(side) for side in zip(*found, strict=True))
-        parts = [one / other if figure in TIMES else other / one for one, other in found]
-        part = statistics.median(parts)
-        missed = " ✗" if part < TARGET else ""
-        table.append([figure, f"{plain:,.2f}", f"{tls:,.2f}", f"{part:.2f}{missed}"])
+def rows(rounds: Mapping[str, Sequence[Mapping[str, float]]]) -> Sequence[Sequence[str]]:
+    """Return the rows of the table; a part of the speed below its target is marked with "✗"."""
+    sides = [side for side in TARGETS if side in rounds]
+    heads = [text for side in sides for text in (side, "part of the speed")]
+    table = [["1 KiB messages, asynchronous flush", "plain", *heads]]
+    for figure in rounds["plain"][0]:
+        found = {side: [each[figure] for each in measured] for side, measured in rounds.items()}
+        row = [figure, f"{statistics.median(found['plain']):,.2f}"]
+        for side in sides:
+            pairs = list(zip(found["plain"], found[side], strict=True))
+            parts = [one / two if figure in TIMES else two / one for one, two in pairs]
+            part = statistics.median(parts)
+            missed = " ✗" if part < TARGETS[side] else ""
+            row += [f"{statistics.median(found[side]):,.2f}", f"{part:.3f}{missed}"]
+        table.append(row)
     return table
 
 
