@@ -6,14 +6,16 @@ import shutil
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from ternmq_model.address import Address
 from ternmq_model.errors import CannotListen, ConfigError, Unreachable
+from ternmq_protos.v1 import messages_pb2 as pb
 from ternmq_remoting.grpc_network import GrpcNetwork
-from ternmq_remoting.rpc import ANY_MEMBER, Connection, Identity
+from ternmq_remoting.rpc import ANY_MEMBER, AUTHORIZATION_KEY, Call, Connection, Identity, unary
+from ternmq_remoting.service_methods import SEND
 from ternmq_remoting.tls import ClientAuth, Credentials, TlsConfig
 from tests.support.certificates import Authority, Certificate, authority
 from tests.support.echo_service import ANY_PORT, ME, EchoService, batch, open_stream, run, send
@@ -324,3 +326,55 @@ def test_credentials_of_a_file(
     os.unlink(file)
     with pytest.raises(ConfigError, match="No such file"):
         Credentials.from_file(file)
+
+
+SECRET: Final = "s" * 43
+TOKEN: Final = f"tmq.shop.{SECRET}"
+
+
+def test_token_of_a_file_is_hidden_and_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "credentials.toml"
+    file.touch(0o600)
+    file.write_text(f'token = "{TOKEN}"\n')
+    found = Credentials.from_file(file)
+    assert found.token == TOKEN
+    assert found.has_identity
+    assert SECRET not in repr(found)
+    file.chmod(0o640)
+    with pytest.raises(ConfigError, match="its mode must be 0600") as refused:
+        Credentials.from_file(file)
+    assert SECRET not in str(refused.value)
+    for wrong in (SECRET, f"tmq.shop.{SECRET} ", f"tmq..{SECRET}", f"tmq.shop\n.{SECRET}"):
+        with pytest.raises(ConfigError, match=r"must be tmq\.USER\.SECRET") as refused:
+            Credentials(token=wrong)
+        assert SECRET not in str(refused.value)
+
+
+def test_token_leaves_its_machine_over_tls_alone(trusted: Authority) -> None:
+    own = trusted.issue("broker-a")
+    seen: list[str] = []
+
+    async def serve(request: pb.SendRequest, call: Call) -> pb.SendReply:
+        seen.append(call.metadata[AUTHORIZATION_KEY])
+        return pb.SendReply()
+
+    async def call(server: GrpcNetwork, client: GrpcNetwork) -> None:
+        async with server.serve([unary(SEND, serve)], Address("127.0.0.1", 0)) as listening:
+            connection = await client.connect([listening.address])
+            await connection.call(SEND, pb.SendRequest(), timeout_s=5)
+            await connection.close()
+
+    async def main() -> None:
+        plain = GrpcNetwork(credentials=Credentials(token=TOKEN))
+        await call(GrpcNetwork(), plain)
+        secure = GrpcNetwork(credentials=Credentials(token=TOKEN, ca=trusted.ca))
+        await call(GrpcNetwork(tls=TlsConfig(cert=own.cert, key=own.key)), secure)
+        assert seen == [f"Bearer {TOKEN}"] * 2
+        away = Address("192.0.2.1", 9876)
+        with pytest.raises(ConfigError, match="over TLS only") as refused:
+            await plain.connect([Address("127.0.0.1", 1), away])
+        assert SECRET not in str(refused.value)
+        with pytest.raises(Unreachable):
+            await secure.connect([away], timeout_s=0.1)
+
+    asyncio.run(main())
