@@ -5,6 +5,7 @@
         * `ConfigError`: a setting is illegal
         * `SettingsError`: every illegal setting of a process
         * `IllegalName`: the name of a topic or group breaks the rules
+        * `AccessNotFound`: there is no such user, token or grant
         * `IllegalMessage`: no broker would accept the message
         * `SendVetoed`: an interceptor of the producer refused the message
         * `MissingPackage`: an optional package is not installed; the text names its extra
@@ -100,6 +101,10 @@ class IllegalName(UsageError):
         self.kind = kind
         self.name = name
         self.rule = rule
+
+
+class AccessNotFound(UsageError):
+    """User, token, grant or denied certificate that the table of permissions does not have."""
 
 
 class IllegalMessage(UsageError):

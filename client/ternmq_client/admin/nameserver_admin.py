@@ -2,6 +2,7 @@
 
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from hashlib import sha256
 
 from ternmq_client.admin.admin_calls import AdminCalls, gather
 from ternmq_client.admin.broker_names import (
@@ -15,6 +16,7 @@ from ternmq_model.address import Address
 from ternmq_model.errors import (
     IllegalName,
     RefusedError,
+    TernError,
     TransportError,
     Unreachable,
     UsageError,
@@ -27,8 +29,10 @@ from ternmq_remoting.rpc import Connection, Rep, Req, UnaryRpc, connected
 from ternmq_remoting.service_methods import (
     ADD_WRITE_PERMISSION,
     DELETE_KV,
+    GET_ACCESS,
     GET_CLUSTER,
     GET_KV,
+    PUT_ACCESS,
     PUT_KV,
     WIPE_WRITE_PERMISSION,
 )
@@ -147,6 +151,61 @@ class NameServerAdmin(AdminCalls):
             raise UsageError(f"order {order!r}: must have the form broker-a:8;broker-b:8")
         request = nameserver.PutKvRequest(namespace=ORDER_NAMESPACE, key=topic, value=order)
         await self._call_each(PUT_KV, request)
+
+    async def access_table(self) -> tuple[int, bytes]:
+        """Return the newest table of users and permissions that a NameServer has.
+
+        Returns:
+            Its version, 0 when there were never users, and the table as JSON.
+
+        Raises:
+            RefusedError: No NameServer returned its table, and one refused.
+            TransportError: No NameServer answers.
+        """
+        answers = await gather(self._names.addresses, self._access_at)
+        tables = [each for each in answers if not isinstance(each, TernError)]
+        if not tables:
+            errors = [each for each in answers if isinstance(each, TernError)]
+            raise next((each for each in errors if isinstance(each, RefusedError)), errors[0])
+        return max(tables, key=lambda each: (each[0], sha256(each[1]).digest()))
+
+    async def put_access_table(self, table: bytes, expected_version: int) -> None:
+        """Replace the table of users and permissions, at the first NameServer that answers.
+
+        It is on the disk of that NameServer, which passes it on.
+
+        Args:
+            table: Table as JSON, with a version above the expected one.
+            expected_version: Version of the table that is replaced.
+
+        Raises:
+            RefusedError: ILLEGAL_OPERATION: another version is present; NO_PERMISSION: this client
+                may not change it. Nothing changed, unless a NameServer before gave no answer.
+            TransportError: No NameServer answers. The change may have happened.
+        """
+        request = nameserver.PutAccessRequest(expected_version=expected_version, table=table)
+        failure: TransportError | None = None
+        for address in self._names.addresses:
+            try:
+                async with self._connected(address) as connection:
+                    await self._call_nameserver(connection, PUT_ACCESS, request)
+            except TransportError as error:
+                # After a lost answer the next one refuses, or accepts the very same table.
+                if failure is None or error.may_have_happened:
+                    failure = error
+            else:
+                return
+        assert failure is not None, "there is at least one address"
+        raise failure
+
+    async def _access_at(self, address: Address) -> tuple[int, bytes] | TernError:
+        try:
+            async with self._connected(address) as connection:
+                request = nameserver.GetAccessRequest()
+                reply = await self._call_nameserver(connection, GET_ACCESS, request)
+        except TernError as error:
+            return error
+        return reply.version, reply.table
 
     async def _call_each(self, rpc: UnaryRpc[Req, Rep], request: Req) -> list[Rep]:
         """Send one request to each NameServer; return the replies of those that know the broker."""

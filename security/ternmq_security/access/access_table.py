@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from ternmq_model.errors import UsageError
+from ternmq_model.errors import AccessNotFound, UsageError
 from ternmq_model.json_checksum import add_checksum, as_object, verify_checksum
 from ternmq_model.permission import Action, ResourceKind
 from ternmq_security.access.grants import Effect, Grant, ResourcePattern
@@ -19,6 +19,8 @@ GRANTS_MAX: Final = 100_000
 DENIED_MAX: Final = 10_000
 JSON_BYTES_MAX: Final = 3 << 20
 VERSION_MAX: Final = (1 << 63) - 1
+RECOVERY_VERSIONS: Final = 1000
+"""Versions that a recovery leaps: changes at other NameServers that the recovered one lacks."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class AccessTable:
             raise UsageError("two users have the same subject")
         for grant in self.grants:
             if grant.user != ANONYMOUS and grant.user not in self._by_name:
-                raise UsageError(f"no user {grant.user!r} exists")
+                raise AccessNotFound(f"no user {grant.user!r} exists")
 
     @cached_property
     def _by_name(self) -> dict[str, User]:
@@ -171,10 +173,15 @@ class AccessTable:
         table.check_replacement_of(self)
         return table
 
-    def _existing(self, name: str) -> User:
+    def existing(self, name: str) -> User:
+        """Return a user.
+
+        Raises:
+            AccessNotFound: There is none of that name.
+        """
         user = self.user(name)
         if user is None:
-            raise UsageError(f"no user {name!r} exists")
+            raise AccessNotFound(f"no user {name!r} exists")
         return user
 
     def _replacing(self, user: User) -> "AccessTable":
@@ -193,9 +200,10 @@ class AccessTable:
         """Return a table without a user and its grants.
 
         Raises:
-            UsageError: There is no such user, or it is the last administrator.
+            AccessNotFound: There is no such user.
+            UsageError: It is the last administrator.
         """
-        gone = self._existing(name)
+        gone = self.existing(name)
         return self._changed(
             users=tuple(each for each in self.users if each is not gone),
             grants=tuple(each for each in self.grants if each.user != name),
@@ -205,9 +213,10 @@ class AccessTable:
         """Return a table with another token of a user; its expired ones go.
 
         Raises:
-            UsageError: There is no such user, or two of its tokens are valid.
+            AccessNotFound: There is no such user.
+            UsageError: Two of its tokens are valid.
         """
-        user = self._existing(name)
+        user = self.existing(name)
         valid = tuple(each for each in user.tokens if each.is_valid_at(now_ms))
         return self._replacing(replace(user, tokens=(*valid, token)))
 
@@ -215,19 +224,38 @@ class AccessTable:
         """Return a table without a token.
 
         Raises:
-            UsageError: There is no such token, or the last administrator needs it.
+            AccessNotFound: There is no such user or token.
+            UsageError: The last administrator needs it.
         """
-        user = self._existing(name)
+        user = self.existing(name)
         kept = tuple(each for each in user.tokens if each.token_id != token_id)
         if len(kept) == len(user.tokens):
-            raise UsageError(f"user {name!r} has no token {token_id!r}")
+            raise AccessNotFound(f"user {name!r} has no token {token_id!r}")
         return self._replacing(replace(user, tokens=kept))
+
+    def with_subjects(
+        self, name: str, *, added: Iterable[str] = (), removed: Iterable[str] = ()
+    ) -> "AccessTable":
+        """Return a table with other subjects of a user; those that it has may be added again.
+
+        Raises:
+            AccessNotFound: There is no such user, or it has no such subject.
+            UsageError: Another user has the subject, there are too many, or the last administrator
+                needs it.
+        """
+        user, gone = self.existing(name), {*removed}
+        if missing := sorted(gone - {*user.subjects}):
+            raise AccessNotFound(f"user {name!r} has no subject {missing[0]!r}")
+        subjects = dict.fromkeys([*user.subjects, *added])
+        kept = tuple(each for each in subjects if each not in gone)
+        return self if kept == user.subjects else self._replacing(replace(user, subjects=kept))
 
     def with_grant(self, grant: Grant) -> "AccessTable":
         """Return a table with a grant; this table when it has it.
 
         Raises:
-            UsageError: There is no such user, or the grant denies the last administrator.
+            AccessNotFound: There is no such user.
+            UsageError: The grant denies the last administrator.
         """
         return self if grant in self.grants else self._changed(grants=(*self.grants, grant))
 
@@ -235,10 +263,11 @@ class AccessTable:
         """Return a table without a grant.
 
         Raises:
-            UsageError: There is no such grant, or the last administrator needs it.
+            AccessNotFound: There is no such grant.
+            UsageError: The last administrator needs it.
         """
         if grant not in self.grants:
-            raise UsageError(f"no grant {str(grant)!r} exists")
+            raise AccessNotFound(f"no grant {str(grant)!r} exists")
         return self._changed(grants=tuple(each for each in self.grants if each != grant))
 
     def with_denied_certificate(self, *, subject: str = "", serial: str = "") -> "AccessTable":
@@ -247,20 +276,26 @@ class AccessTable:
         Raises:
             UsageError: The last administrator needs the subject, or the serial number is none.
         """
-        return self._changed(
-            denied_subjects=tuple({*self.denied_subjects, subject} - {""}),
-            denied_serials=tuple({*self.denied_serials, *_serials(serial)}),
-        )
+        subjects = {*self.denied_subjects, subject} - {""}
+        serials = {*self.denied_serials, *_serials(serial)}
+        if (subjects, serials) == ({*self.denied_subjects}, {*self.denied_serials}):
+            return self
+        return self._changed(denied_subjects=tuple(subjects), denied_serials=tuple(serials))
 
     def without_denied_certificate(self, *, subject: str = "", serial: str = "") -> "AccessTable":
         """Return a table that no longer denies a subject or a serial number.
 
         Raises:
+            AccessNotFound: It is not denied.
             UsageError: The serial number is none.
         """
+        subjects, serials = {subject} - {""}, {*_serials(serial)}
+        missing = sorted(subjects - {*self.denied_subjects} | serials - {*self.denied_serials})
+        if missing:
+            raise AccessNotFound(f"certificate {missing[0]!r} is not denied")
         return self._changed(
-            denied_subjects=tuple({*self.denied_subjects} - {subject}),
-            denied_serials=tuple({*self.denied_serials} - {*_serials(serial)}),
+            denied_subjects=tuple({*self.denied_subjects} - subjects),
+            denied_serials=tuple({*self.denied_serials} - serials),
         )
 
 
@@ -293,6 +328,28 @@ def first_administrator(table: AccessTable, user: User) -> AccessTable:
     )
     changed.check_administrator()
     return changed
+
+
+def recovered(table: AccessTable, name: str, token: TokenHash) -> AccessTable:
+    """Return a table in which a user is an administrator with this token and nothing else.
+
+    Its version is above that of every copy of the table, so that this one wins.
+
+    Raises:
+        IllegalName: The name breaks the rules.
+        UsageError: The table has no users: nobody is refused.
+    """
+    if not table.users:
+        raise UsageError("there are no users: everything is allowed to everybody")
+    return replace(
+        table,
+        version=table.version + RECOVERY_VERSIONS,
+        users=(*(each for each in table.users if each.name != name), User(name, (token,))),
+        grants=(
+            *(each for each in table.grants if each.user != name),
+            Grant(name, Effect.ALLOW, Action.ADMIN, ResourcePattern(None)),
+        ),
+    )
 
 
 def is_newer(a: AccessTable, b: AccessTable) -> bool:

@@ -1,6 +1,7 @@
 """Permissions of one caller, compiled for quick decisions. Pure."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from ternmq_model.permission import Action, Need, Resource, ResourceKind
@@ -82,3 +83,16 @@ def permissions_of(table: AccessTable, user: str = ANONYMOUS) -> Permissions:
         return Permissions(grants, is_known=is_known)
     is_known = table.user(user) is not None
     return Permissions(grants if is_known else (), is_known=is_known)
+
+
+def deciding_grant(table: AccessTable, user: str, need: Need) -> Grant | None:
+    """Return the grant by which a user has or lacks a permission: a denial before an allowance.
+
+    None = no grant is about it.
+    """
+    matching = [
+        grant
+        for grant in table.grants_of(user)
+        if Permissions([replace(grant, effect=Effect.ALLOW)], is_known=True).allows(need)
+    ]
+    return min(matching, key=lambda each: each.effect is Effect.ALLOW, default=None)

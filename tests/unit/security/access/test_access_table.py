@@ -5,14 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_model.errors import UsageError
+from ternmq_model.errors import AccessNotFound, UsageError
 from ternmq_model.json_checksum import add_checksum
 from ternmq_model.permission import Action
 from ternmq_security.access.access_table import (
+    RECOVERY_VERSIONS,
     AccessTable,
     access_table_from_json,
     first_administrator,
     is_newer,
+    recovered,
 )
 from ternmq_security.access.grants import Effect, Grant, ResourcePattern
 from ternmq_security.access.user import TokenHash, User
@@ -157,3 +159,42 @@ def test_table_is_limited() -> None:
         AccessTable(1, FIRST.users, grants[:90_000]).to_json()
     with pytest.raises(ValueError, match="bytes: a table has at most"):
         access_table_from_json(b" " * (4 << 20))
+
+
+def test_subjects_of_a_user_are_changed() -> None:
+    table = FIRST.with_subjects("root", added=("CN=a", "CN=root"), removed=())
+    assert table.existing("root").subjects == ("CN=root", "CN=a")
+    assert table.with_subjects("root", added=("CN=a",)) is table
+    assert table.with_subjects("root", removed=("CN=root",)).existing("root").subjects == ("CN=a",)
+    with pytest.raises(AccessNotFound, match="no subject 'CN=b'"):
+        table.with_subjects("root", removed=("CN=b",))
+    with pytest.raises(UsageError, match="same subject"):
+        table.with_user(User("b", (TOKEN,))).with_subjects("b", added=("CN=a",))
+    no_token = FIRST.without_token("root", "t")
+    with pytest.raises(UsageError, match="nobody could change"):
+        no_token.with_subjects("root", removed=("CN=root",))
+
+
+def test_certificate_is_denied_and_allowed_again() -> None:
+    denying = FIRST.with_denied_certificate(subject="CN=x", serial="1F")
+    assert denying.with_denied_certificate(subject="CN=x", serial="1f") is denying
+    assert not denying.without_denied_certificate(serial="1f").denies("", 0x1F)
+    for words in ({"subject": "CN=y"}, {"serial": "2"}, {"subject": "1f"}):
+        with pytest.raises(AccessNotFound, match="not denied"):
+            denying.without_denied_certificate(**words)
+
+
+def test_recovered_administrator_has_one_token_and_wins_over_copies() -> None:
+    lost = FIRST.with_user(User("b", (TOKEN,))).with_grant(grant("b", "topic:x"))
+    for name in ("root", "b", "new"):
+        table = recovered(lost, name, TOKEN)
+        assert (table.existing(name).tokens, table.existing(name).subjects) == ((TOKEN,), ())
+        assert table.grants_of(name) == (grant(name, "*"),)
+        table.check_administrator()
+        assert is_newer(table, lost)
+        assert table.version == lost.version + RECOVERY_VERSIONS
+    # A denial would have kept the user from being an administrator.
+    denied = lost.with_grant(grant("b", "cluster", deny=True))
+    recovered(denied, "b", TOKEN).check_administrator()
+    with pytest.raises(UsageError, match="no users"):
+        recovered(AccessTable(), "root", TOKEN)

@@ -1,10 +1,17 @@
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_model.permission import CLUSTER, Action, Need, Resource, ResourceKind
 from ternmq_security.access.access_table import AccessTable, first_administrator
 from ternmq_security.access.grants import Effect, Grant, ResourcePattern
-from ternmq_security.access.permissions import MEMO_MAX, Permissions, permissions_of
+from ternmq_security.access.permissions import (
+    MEMO_MAX,
+    Permissions,
+    deciding_grant,
+    permissions_of,
+)
 from ternmq_security.access.user import User
 
 NAMES = st.sampled_from(["a", "ab", "abc", "b"])
@@ -13,12 +20,13 @@ PATTERNS = st.one_of(
     st.builds("{}:{}{}".format, st.sampled_from(["topic", "group"]), NAMES, st.sampled_from("* ")),
 ).map(lambda text: ResourcePattern.parse(text.strip()))
 ACTIONS = st.sampled_from([Action.PUBLISH, Action.SUBSCRIBE, Action.ADMIN])
-GRANTS = st.lists(st.builds(Grant, st.just("u"), st.sampled_from(Effect), ACTIONS, PATTERNS))
+GRANT = st.builds(Grant, st.just("u"), st.sampled_from(Effect), ACTIONS, PATTERNS)
 RESOURCES = st.one_of(
     st.just(CLUSTER),
     st.builds(Resource, st.sampled_from([ResourceKind.TOPIC, ResourceKind.GROUP]), NAMES),
 )
 NEEDS = st.lists(st.tuples(ACTIONS, RESOURCES))
+FIRST = first_administrator(AccessTable(), User("root", (), ("CN=root",))).with_user(User("u"))
 
 
 def covers(grant: Grant, need: Need) -> bool:
@@ -31,7 +39,7 @@ def covers(grant: Grant, need: Need) -> bool:
     return pattern.is_prefix and resource.name.startswith(pattern.name)
 
 
-@given(GRANTS, NEEDS)
+@given(st.lists(GRANT), NEEDS)
 def test_decision_is_that_of_the_rule_and_stays(grants: list[Grant], needs: list[Need]) -> None:
     permissions = Permissions(grants, is_known=True)
     for need in needs + needs:
@@ -65,3 +73,13 @@ def test_unknown_caller_may_only_what_is_granted_to_anonymous() -> None:
     assert permissions_of(table).allows(None)
     assert not permissions_of(table, "x").allows(send)
     assert permissions_of(table, "root").allows((Action.ADMIN, CLUSTER))
+
+
+@given(st.lists(GRANT, unique=True), NEEDS)
+def test_deciding_grant_explains_the_decision(grants: list[Grant], needs: list[Need]) -> None:
+    table = replace(FIRST, grants=(*FIRST.grants, *grants))
+    for need in needs:
+        deciding = deciding_grant(table, "u", need)
+        is_allowed = permissions_of(table, "u").allows(need)
+        assert is_allowed is (deciding is not None and deciding.effect is Effect.ALLOW)
+        assert deciding is None or (deciding in grants and covers(deciding, need))
