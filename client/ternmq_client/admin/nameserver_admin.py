@@ -25,6 +25,7 @@ from ternmq_model.names import check_topic, is_system_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import ORDER_NAMESPACE, BrokerData, check_broker_name, is_order_conf
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_remoting.converters import error_of
 from ternmq_remoting.rpc import Connection, Rep, Req, UnaryRpc, connected
 from ternmq_remoting.service_methods import (
     ADD_WRITE_PERMISSION,
@@ -188,12 +189,14 @@ class NameServerAdmin(AdminCalls):
         for address in self._names.addresses:
             try:
                 async with self._connected(address) as connection:
-                    await self._call_nameserver(connection, PUT_ACCESS, request)
+                    reply = await self._call_nameserver(connection, PUT_ACCESS, request)
             except TransportError as error:
                 # After a lost answer the next one refuses, or accepts the very same table.
                 if failure is None or error.may_have_happened:
                     failure = error
             else:
+                if reply.status.code:
+                    raise error_of(reply.status, str(address))
                 return
         assert failure is not None, "there is at least one address"
         raise failure

@@ -16,6 +16,7 @@ from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting import service_methods
 from ternmq_remoting.environment import Environment
+from ternmq_security.access.access_table import AccessTable
 from ternmq_testing.memory.inline_blocking import InlineBlocking
 from ternmq_testing.memory.memory_network import MemoryNetwork
 from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
@@ -173,5 +174,34 @@ def test_unreachable_nameservers_mean_nothing_has_happened() -> None:
             with pytest.raises(Unreachable, match="no answer from 2 of 2 nameservers") as told:
                 await admin.wipe_write_permission("a")
             assert not told.value.may_have_happened
+
+    run_in_virtual_time(main())
+
+
+def test_newest_table_of_users_is_read_and_one_nameserver_changes_it() -> None:
+    first = AccessTable().with_denied_certificate(serial="1")
+    second = first.with_denied_certificate(serial="2")
+
+    async def main() -> None:
+        async with two_nameservers() as (network, admin):  # which do not share their tables
+            assert await admin.access_table() == (0, AccessTable().to_json())
+            await admin.put_access_table(first.to_json(), 0)
+            assert await admin.access_table() == (1, first.to_json())
+            with pytest.raises(RefusedError, match="version 1") as refused:
+                await admin.put_access_table(first.to_json(), 0)
+            assert refused.value.code == ResponseCode.ILLEGAL_OPERATION
+            network.partition("client", "ns-1")
+            assert (await admin.access_table())[0] == 0
+            await admin.put_access_table(second.to_json(), 0)
+            network.heal()
+            assert await admin.access_table() == (2, second.to_json())
+            with pytest.raises(RefusedError, match="version 1"):
+                await admin.put_access_table(second.to_json(), 2)
+            for host in HOSTS:
+                network.partition("client", host)
+            with pytest.raises(Unreachable):
+                await admin.access_table()
+            with pytest.raises(Unreachable):
+                await admin.put_access_table(second.to_json(), 2)
 
     run_in_virtual_time(main())
