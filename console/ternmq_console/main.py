@@ -3,6 +3,8 @@
 import logging
 import os
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
 
 import click
@@ -193,6 +195,37 @@ ternmq = LazyGroup(
     hidden=".aliases:command",
 )
 click.version_option(__version__, prog_name="ternmq")(ternmq)
+
+
+@contextmanager
+def _credentials(path: str) -> Generator[None]:
+    """Let the environment of this process name a file of credentials while the block runs."""
+    from ternmq_remoting.tls import CREDENTIALS_VARIABLE
+
+    former = os.environ.get(CREDENTIALS_VARIABLE)
+    os.environ[CREDENTIALS_VARIABLE] = path
+    try:
+        yield
+    finally:
+        if former is None:
+            del os.environ[CREDENTIALS_VARIABLE]
+        else:
+            os.environ[CREDENTIALS_VARIABLE] = former
+
+
+def _use_credentials(context: click.Context, _: click.Parameter, path: str | None) -> None:
+    if path is not None and not context.resilient_parsing:
+        context.with_resource(_credentials(path))
+
+
+click.option(
+    "--credentials",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    expose_value=False,
+    callback=_use_credentials,
+    help="File with the CA, token or certificate of this command; also $TERNMQ_CREDENTIALS_FILE.",
+)(ternmq)
 
 
 LOGGERS: Final = (

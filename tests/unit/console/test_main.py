@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from ternmq_console.main import LOGGERS, ternmq
+from ternmq_remoting.tls import CREDENTIALS_VARIABLE
 from tools.project import PACKAGES
 
 ROLES = ("async_master", "sync_master", "slave")
@@ -141,3 +142,23 @@ def test_bash_completes_with_the_script_that_is_printed(tmp_path: Path) -> None:
     env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("describe delete\n", "")
+
+
+def test_credentials_of_the_command_line_count_before_those_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    words = ("topic", "list", "--nameserver", "127.0.0.1:1")
+    for former in ("former.toml", None):
+        if former is None:
+            monkeypatch.delenv(CREDENTIALS_VARIABLE, raising=False)
+        else:
+            monkeypatch.setenv(CREDENTIALS_VARIABLE, former)
+        done = CliRunner().invoke(ternmq, ["--credentials", str(tmp_path / "given.toml"), *words])
+        assert done.exit_code == 2
+        assert "given.toml': cannot be read" in done.stderr
+        assert os.environ.get(CREDENTIALS_VARIABLE) == former
+    (tmp_path / "public.toml").write_text('token = "tmq.ada.0123456789abcdef"')
+    done = CliRunner().invoke(ternmq, ["--credentials", str(tmp_path / "public.toml"), *words])
+    assert done.exit_code == 2
+    assert "mode must be 0600" in done.stderr
+    assert "0123456789abcdef" not in done.output
