@@ -148,6 +148,37 @@ cert = LazyGroup(
     },
 )
 
+user = LazyGroup(
+    name="user",
+    help="Manage users, their tokens and certificates.",
+    lazy={
+        "create": (".access.users:create", "Create a user, and print its token."),
+        "list": (".access.users:list_", "List users with their tokens and subjects."),
+        "show": (".access.users:show", "Show the tokens and permissions of a user."),
+        "rotate": (".access.users:rotate", "Make a second token of a user."),
+        "revoke": (".access.users:revoke", "Revoke a token."),
+        "remove": (".access.users:remove", "Remove a user with its permissions."),
+        "subject": (".access.users:subject", "Change the certificates of a user."),
+        "deny-certificate": (".access.users:deny_certificate", "Deny certificates, or list them."),
+        "undeny-certificate": (".access.users:undeny_certificate", "Stop denying certificates."),
+        "recover": (
+            ".access.recover:recover",
+            "Make an administrator at a stopped NameServer.",
+        ),
+    },
+)
+
+acl = LazyGroup(
+    name="acl",
+    help="List, grant, revoke and test permissions.",
+    lazy={
+        "list": (".access.acl:list_", "List permissions."),
+        "grant": (".access.acl:grant", "Allow or deny an action to a user."),
+        "revoke": (".access.acl:revoke", "Remove a permission or denial."),
+        "test": (".access.acl:test_", "Check whether a user may do something."),
+    },
+)
+
 pipeline = LazyGroup(
     name="pipeline",
     help="Archive, replay and redrive with Spark; report on a cluster.",
@@ -170,6 +201,8 @@ _GROUPS: Final = (
     stats,
     store,
     cert,
+    user,
+    acl,
     pipeline,
 )
 

@@ -82,6 +82,20 @@ MISSING: Final[dict[str, tuple[str, ...]]] = {
     "cert ca": (),
     "cert issue": (f"x --out {NOWHERE}",),
     "cert show": (NOWHERE,),
+    "user create": (),
+    "user list": (),
+    "user show": ("none",),
+    "user rotate": ("none",),
+    "user revoke": ("none 12345678",),
+    "user remove": ("none",),
+    "user subject": ("none --add CN=none",),
+    "user deny-certificate": (),
+    "user undeny-certificate": ("--serial f0", "--subject CN=none"),
+    "user recover": (f"none --data {NOWHERE}",),
+    "acl list": ("--user none",),
+    "acl grant": ("none publish topic:there",),
+    "acl revoke": ("none publish topic:there", "anonymous publish topic:there"),
+    "acl test": (),
     "broker status": ("none",),
     "broker ha": ("none",),
     "broker promote": ("none --broker-id 1 --yes", "broker-a --broker-id 7 --yes"),
@@ -121,6 +135,20 @@ REFUSED: Final = (
     "transaction list --query q --batch -1",
     "health nonsense",
     "health 127.0.0.1:1,127.0.0.1:2",
+    "user create no@good",
+    "user create ada --no-token --expires 1d",
+    "user create ada --expires soon",
+    "user create ada --ca nowhere.pem",
+    "user deny-certificate --serial xyz",
+    "user undeny-certificate",
+    "acl grant no@good publish topic:there",
+    "acl grant anonymous read topic:there",
+    "acl grant anonymous publish there",
+    "acl grant anonymous publish topic:no@good",
+    "acl grant anonymous publish topic:%RETRY%readers",
+    "acl grant anonymous replicate topic:there",
+    "acl test anonymous publish topic:th*",
+    "acl test anonymous admin *",
     *(f"health 127.0.0.1:1 --timeout {each}" for each in ("-1", "0", "nan", "inf", "x", "3601")),
 )
 """Words that no service may take."""
@@ -168,6 +196,10 @@ WITHOUT_NAMES: Final[dict[str, str]] = {
     "stats top": "",
     "stats show": "",
     "pipeline report": "",
+    "user create": "ada",
+    "user list": "",
+    "user deny-certificate": "--serial 1f",
+    "acl test": "ada publish topic:there",
 }
 """Words for verbs that work without any name."""
 
@@ -191,7 +223,7 @@ VERBS: Final = tuple(verbs())
 LOCAL: Final = {
     *SERVICES,
     *("store dump", "store check", "store repair", "broker forget-epoch", "broker repair-epoch"),
-    *("cert ca", "cert issue", "cert show"),
+    *("cert ca", "cert issue", "cert show", "user recover"),
 }
 """Verbs that ask nobody, or look into a directory before they do."""
 
@@ -321,6 +353,10 @@ WITHOUT_BROKERS: Final[dict[str, int]] = {
     "broker status": 0,
     "pipeline report": 0,
     "cluster status": 1,
+    "user create ada": 1,  # nobody confirms that it becomes administrator
+    "user list": 0,
+    "user deny-certificate --serial 1f": 0,
+    "acl test ada publish topic:there": 0,
 }
 """Exit codes where no broker is registered; 3 for every verb and words that are not here."""
 

@@ -20,6 +20,8 @@ from ternmq_console.main import ternmq
 from ternmq_model.printable_text import printable
 from ternmq_nameserver.epoch_table import EpochTable
 from ternmq_runtime.table_store import save_table
+from ternmq_security.access.access_table import AccessTable, first_administrator
+from ternmq_security.access.user import User
 from tests.support.brokers import connected
 from tests.support.hostile_peer import BROKER, HOSTILE, PROPERTIES
 from tests.support.processes import (
@@ -82,6 +84,19 @@ ASKING: Final[Mapping[Words, Words]] = {
     ("broker", "drain"): (BROKER,),
     ("broker", "undrain"): (BROKER,),
     ("pipeline", "report"): (),
+    ("user", "create"): ("B",),
+    ("user", "list"): (),
+    ("user", "show"): ("A",),
+    ("user", "rotate"): ("A",),
+    ("user", "revoke"): ("A", "t"),
+    ("user", "remove"): ("B",),
+    ("user", "subject"): ("A", "--add", "CN=a"),
+    ("user", "deny-certificate"): (),
+    ("user", "undeny-certificate"): ("--serial", "1f"),
+    ("acl", "list"): (),
+    ("acl", "grant"): ("A", "publish", "topic:T"),
+    ("acl", "revoke"): ("A", "admin", "cluster"),
+    ("acl", "test"): ("A", "publish", "topic:T"),
 }
 """Verbs that ask a cluster, with arguments that make them show all they can."""
 
@@ -91,6 +106,8 @@ SILENT: Final = {
     *{("cluster", "clean"), ("cluster", "wipe-write-permission")},
     *{("broker", verb) for verb in ("clean", "drain", "promote", "set-permission", "undrain")},
     *{("message", "send"), ("transaction", "rollback")},
+    *{("user", verb) for verb in ("create", "rotate", "remove")},
+    *{("acl", verb) for verb in ("list", "grant", "revoke", "test")},
 }
 """Those of them that show no text of the cluster's but names of brokers, and refusals."""
 
@@ -291,6 +308,25 @@ def test_verbs_of_certificates_show_hostile_names_as_escapes(
         assert re.search(r"x\\+(x1b|u001b|1B)", done.output), done.output
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_recovery_of_users_shows_hostile_words_as_escapes(options: Words, tmp_path: Path) -> None:
+    folder = tmp_path / "x\x1b[2J\r\n\t\x7f\x9b31m"
+    words = ("--data", str(folder), "--credentials-file", str(folder / "ada.toml"), *options)
+    done = run("user", "recover", "ada", *words)
+    assert done.exit_code == 3, done.output
+    assert_harmless(done)
+    (folder / "nameserver.lock").mkdir(parents=True)
+    done = run("user", "recover", HOSTILE, *words)
+    assert done.exit_code == 2, done.output
+    assert_harmless(done)
+    root = first_administrator(AccessTable(), User("root", (), ("CN=root",)))
+    save_table(folder / "access.json", root)
+    done = run("user", "recover", "ada", *words)
+    assert done.exit_code == 0, done.output
+    assert_harmless(done)
+    assert re.search(r"x\\+(x1b|u001b)", done.stdout), done.output
+
+
 @pytest.mark.parametrize("verb", ["dev", "nameserver", "broker"])
 def test_services_show_refused_settings_as_escapes(verb: str) -> None:
     done = run(verb, "--set", f"broker.{HOSTILE}={HOSTILE}", "--set", f"nameserver.port={HOSTILE}")
@@ -326,6 +362,7 @@ ELSEWHERE: Final = {
     *{("store", verb) for verb in ("dump", "check", "repair")},
     *{("broker", verb) for verb in ("repair-epoch", "forget-epoch")},
     *{("cert", verb) for verb in ("ca", "issue", "show")},
+    ("user", "recover"),
 }
 """Verbs with a test of their own here."""
 

@@ -15,11 +15,15 @@ from ternmq_client.tracing.trace_records import ConsumeBegan, encode
 from ternmq_model.address import Address
 from ternmq_model.errors import refusal
 from ternmq_model.names import DEAD_LETTER_PREFIX, TRACE_TOPIC
+from ternmq_model.permission import Action
 from ternmq_model.properties import KEYS, ORIGIN_MESSAGE_ID, RETRY_TOPIC, TAGS, UNIQUE_KEY
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting import service_methods
 from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_remoting.rpc import Call, Handler, Identity, StreamRpc, UnaryRpc
+from ternmq_security.access.access_table import AccessTable, first_administrator
+from ternmq_security.access.grants import Effect, Grant, ResourcePattern
+from ternmq_security.access.user import TokenHash, User
 from tests.support.records import record, sizes_of
 
 HOSTILE: Final = "x\x1b]0;t\x07\x1b[2J\r\n\t\x7f\x9b31m\u2028\u202e\u2066y"
@@ -85,6 +89,8 @@ class HostilePeer:
         reply.status.Clear()
         if rpc is service_methods.LIST_TOPICS:
             reply.topics.append(DEAD_LETTER_PREFIX + HOSTILE)
+        if rpc is service_methods.GET_ACCESS:
+            reply.table = _users().to_json()
         topic = str(getattr(request, "topic", ""))
         body = HOSTILE
         if topic == TRACE_TOPIC:
@@ -134,6 +140,14 @@ class HostilePeer:
         if field.name == "port":
             return self.port
         return _NUMBERS.get(field.name, 1)
+
+
+def _users() -> AccessTable:
+    tokens = (TokenHash("t", bytes(16), bytes(16), 2, 1, 1, 1),)
+    table = first_administrator(AccessTable(), User("A", tokens, (HOSTILE,)))
+    admin = Grant("A", Effect.ALLOW, Action.ADMIN, ResourcePattern.parse("cluster"))
+    table = table.with_grant(admin).with_user(User("B"))
+    return table.with_denied_certificate(subject=HOSTILE + "y", serial="1f")
 
 
 def _began(message_id: str) -> ConsumeBegan:

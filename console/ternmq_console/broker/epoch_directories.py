@@ -90,14 +90,25 @@ def open_epochs(root: Path, stack: ExitStack) -> tuple[Path, EpochTable]:
         UsageError: The directory belongs to another user.
         StoreError: The file cannot be read.
     """
+    lock_nameserver(root, stack)
+    path = root / FILE_NAME
+    return path, load_epochs(path)
+
+
+def lock_nameserver(root: Path, stack: ExitStack) -> None:
+    """Lock the data directory of a stopped NameServer until `stack` ends.
+
+    Raises:
+        StoreNotFound: The directory has no files of a NameServer.
+        StoreLocked: The NameServer runs.
+        UsageError: The directory belongs to another user.
+    """
     if not _is_nameserver(root):
         raise StoreNotFound(f"{root} is the data directory of no NameServer")
     check_owner(root)
     if lock_path(root).exists() and not commit_log_folder(root).is_dir():
         stack.callback(DirectoryLock(root).release)  # what a NameServer of an older version locks
     stack.callback(lock_of_nameserver(root).release)
-    path = root / FILE_NAME
-    return path, load_epochs(path)
 
 
 def _is_nameserver(root: Path) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ternmq_console.cli.output import print_line
 from ternmq_model.errors import (
+    AccessNotFound,
     ClientNotOnline,
     GroupNotFound,
     InvalidParameter,
@@ -39,6 +40,7 @@ _NOT_FOUND: Final = (
     MessageNotFound,
     StoreNotFound,
     ClientNotOnline,
+    AccessNotFound,
     FileNotFoundError,
 )
 

@@ -194,6 +194,8 @@ class AccessTable:
         Raises:
             UsageError: The user exists, or does not fit, or would be the first.
         """
+        if self.user(user.name) is not None:
+            raise UsageError(f"user {user.name!r} exists")
         return self._changed(users=(*self.users, user))
 
     def without_user(self, name: str) -> "AccessTable":
@@ -201,7 +203,7 @@ class AccessTable:
 
         Raises:
             AccessNotFound: There is no such user.
-            UsageError: It is the last administrator.
+            UsageError: The last administrator would be gone.
         """
         gone = self.existing(name)
         return self._changed(
@@ -286,7 +288,7 @@ class AccessTable:
         """Return a table that no longer denies a subject or a serial number.
 
         Raises:
-            AccessNotFound: It is not denied.
+            AccessNotFound: One of them is not denied.
             UsageError: The serial number is none.
         """
         subjects, serials = {subject} - {""}, {*_serials(serial)}

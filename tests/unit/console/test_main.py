@@ -63,6 +63,9 @@ def test_warnings_of_every_package_are_silenced() -> None:
         ("group describe", "grpc"),
         ("broker", "grpc"),
         ("pipeline archive", "grpc"),
+        ("user create", "numpy"),
+        ("acl test", "numpy"),
+        ("acl test", "grpc"),
     ],
 )
 def test_command_starts_without_packages_it_does_not_need(verb: str, package: str) -> None:
@@ -82,6 +85,7 @@ def test_dev_loads_its_modules_without_collections_and_threads() -> None:
         ("ternmq to", ["topic"], "ternmq_client"),
         ("ternmq topic d", ["describe", "delete"], "ternmq_client"),
         ("ternmq broker se", ["settings", "set-permission"], "grpc"),
+        ("ternmq user re", ["revoke", "remove", "recover"], "ternmq_client"),
         ("ternmq topic describe --n", ["--nameserver"], "grpc"),
         ("ternmq broker set-permission broker-a r", ["rw", "r"], "grpc"),
     ],

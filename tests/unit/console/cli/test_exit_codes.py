@@ -10,6 +10,7 @@ from ternmq_client.admin.descriptions import UnreachableBroker, require_all
 from ternmq_console.cli.exit_codes import errors_as_exits, exit_code
 from ternmq_console.main import ternmq
 from ternmq_model.errors import (
+    AccessNotFound,
     CannotListen,
     ConfigError,
     ConnectionLost,
@@ -33,6 +34,7 @@ from ternmq_model.response_code import ResponseCode
         (refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "group x"), 3),
         (refusal(ResponseCode.QUERY_NOT_FOUND, "message x"), 3),
         (refusal(ResponseCode.BROKER_NOT_EXIST, "broker x"), 3),
+        (AccessNotFound("no user 'x' exists"), 3),
         (FileNotFoundError(2, "No such file or directory", "x"), 3),
         (Unreachable("127.0.0.1:1"), 4),
         (ConnectionLost("127.0.0.1:1"), 4),
