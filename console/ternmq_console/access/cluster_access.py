@@ -10,9 +10,11 @@ from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_security.access.access_table import AccessTable, access_table_from_json
 
-_ATTEMPTS: Final = 5
-_PAUSE_S: Final = 0.2
-"""Pause before the second attempt; NameServers pass a change on within some milliseconds."""
+_ATTEMPTS: Final = 20
+"""Attempts of one change: so many scripts may make changes at the same time."""
+
+_PAUSE_S: Final = 0.1
+"""Pause between attempts, in which NameServers pass on the change of another one."""
 
 
 async def read_access(admin: AdminClient) -> AccessTable:
@@ -51,7 +53,7 @@ async def change_access(
     sent: AccessTable | None = None
     refused = refusal(ResponseCode.ILLEGAL_OPERATION, "")
     for attempt in range(_ATTEMPTS):
-        await asyncio.sleep(_PAUSE_S * attempt)
+        await asyncio.sleep(_PAUSE_S if attempt else 0)
         present = await read_access(admin)
         if present == sent:  # a NameServer took it, and its answer was lost
             return present

@@ -1,5 +1,6 @@
 """Administration against NameServers, over the in-memory network on virtual time."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from random import Random
@@ -7,6 +8,7 @@ from random import Random
 import pytest
 
 from ternmq_client.admin.admin_client import AdminClient
+from ternmq_console.access.cluster_access import change_access, read_access
 from ternmq_model.address import Address
 from ternmq_model.errors import IllegalName, RefusedError, Unreachable, UsageError
 from ternmq_model.response_code import ResponseCode
@@ -203,5 +205,21 @@ def test_newest_table_of_users_is_read_and_one_nameserver_changes_it() -> None:
                 await admin.access_table()
             with pytest.raises(Unreachable):
                 await admin.put_access_table(second.to_json(), 2)
+
+    run_in_virtual_time(main())
+
+
+def test_changes_of_users_at_the_same_time_are_all_made() -> None:
+    serials = [f"{each:x}" for each in range(1, 11)]
+
+    async def main() -> None:
+        async def deny(admin: AdminClient, serial: str) -> None:
+            await change_access(admin, lambda table: table.with_denied_certificate(serial=serial))
+
+        async with two_nameservers() as (_, admin):
+            await asyncio.gather(*(deny(admin, serial) for serial in serials))
+            table = await read_access(admin)
+            assert table.denied_serials == tuple(sorted(serials))
+            assert table.version == len(serials)
 
     run_in_virtual_time(main())

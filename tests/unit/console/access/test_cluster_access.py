@@ -52,8 +52,8 @@ def test_change_is_repeated_on_the_table_of_others() -> None:
 
 
 def test_change_that_others_always_precede_is_a_clear_error() -> None:
-    server = FakeNameServer(*"123456789")
-    with pytest.raises(RefusedError, match=r"5 attempts.*version 5 is present") as refused:
+    server = FakeNameServer(*map(str, range(100, 200)))
+    with pytest.raises(RefusedError, match=r"20 attempts.*version 20 is present") as refused:
         changed(server)
     assert refused.value.code == ResponseCode.ILLEGAL_OPERATION
     assert "f" not in server.table.denied_serials
