@@ -171,7 +171,7 @@ class NameServerAdmin(AdminCalls):
         return max(tables, key=lambda each: (each[0], sha256(each[1]).digest()))
 
     async def put_access_table(self, table: bytes, expected_version: int) -> None:
-        """Replace the table of users and permissions, at the first NameServer that answers.
+        """Replace the table of users and permissions, at the first NameServer that has one.
 
         It is on the disk of that NameServer, which passes it on.
 
@@ -181,16 +181,20 @@ class NameServerAdmin(AdminCalls):
 
         Raises:
             RefusedError: ILLEGAL_OPERATION: another version is present; NO_PERMISSION: this client
-                may not change it. Nothing changed, unless a NameServer before gave no answer.
+                may not change it; SERVICE_NOT_AVAILABLE: no NameServer knows its users. Nothing
+                changed, unless a NameServer before gave no answer.
             TransportError: No NameServer answers. The change may have happened.
         """
         request = nameserver.PutAccessRequest(expected_version=expected_version, table=table)
-        failure: TransportError | None = None
+        failure: TernError | None = None
         for address in self._names.addresses:
             try:
                 async with self._connected(address) as connection:
                     reply = await self._call_nameserver(connection, PUT_ACCESS, request)
-            except TransportError as error:
+            except TernError as error:
+                code = error.code if isinstance(error, RefusedError) else None
+                if code not in (None, ResponseCode.SERVICE_NOT_AVAILABLE):
+                    raise
                 # After a lost answer the next one refuses, or accepts the very same table.
                 if failure is None or error.may_have_happened:
                     failure = error

@@ -22,6 +22,7 @@ from ternmq_security.access.access_table import AccessTable
 from ternmq_testing.memory.inline_blocking import InlineBlocking
 from ternmq_testing.memory.memory_network import MemoryNetwork
 from ternmq_testing.time.virtual_time import VirtualClock, run_in_virtual_time
+from tests.support.users import Users, authorization_of
 
 HOSTS = ("ns-1", "ns-2")
 
@@ -221,5 +222,30 @@ def test_changes_of_users_at_the_same_time_are_all_made() -> None:
             table = await read_access(admin)
             assert table.denied_serials == tuple(sorted(serials))
             assert table.version == len(serials)
+
+    run_in_virtual_time(main())
+
+
+def test_nameserver_that_knows_no_users_leaves_their_change_to_the_next() -> None:
+    users = Users()
+
+    async def main() -> None:
+        config = NameServerConfig(listen="0.0.0.0")
+        ignorant = NameServerConfig(listen="0.0.0.0", peers=("ns-1:9876",))
+        async with MemoryNetwork(Random(1)) as network:
+            env = environment(network, "client")
+            network.host("client").authorization = authorization_of("root")
+            async with (
+                NameServer(config, environment(network, "ns-1")),
+                AdminClient(nameserver="ns-1:9876", env=env) as first,
+                AdminClient(nameserver="ns-2:9876,ns-1:9876", env=env) as admin,
+            ):
+                await first.put_access_table(users.table.to_json(), 0)
+                async with NameServer(ignorant, environment(network, "ns-2")):
+                    await asyncio.sleep(2)  # its peer refuses it
+                    version = users.table.version
+                    users.add("shop")
+                    await admin.put_access_table(users.table.to_json(), version)
+                    assert await read_access(admin) == users.table
 
     run_in_virtual_time(main())
