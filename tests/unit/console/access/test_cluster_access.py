@@ -8,32 +8,7 @@ from ternmq_model.errors import PermissionRefused, RefusedError, UsageError, ref
 from ternmq_model.response_code import ResponseCode
 from ternmq_security.access.access_table import AccessTable
 from ternmq_testing.time.virtual_time import run_in_virtual_time
-
-
-class FakeNameServer:
-    """Administration of one NameServer, whose table others change before these changes come.
-
-    Args:
-        others: Serial numbers that others deny, one before each change.
-    """
-
-    def __init__(self, *others: str) -> None:
-        self.table = AccessTable()
-        self.others = list(others)
-        self.code = ResponseCode.ILLEGAL_OPERATION
-        self.sent = 0
-
-    async def access_table(self) -> tuple[int, bytes]:
-        return self.table.version, self.table.to_json()
-
-    async def put_access_table(self, data: bytes, expected_version: int) -> None:
-        self.sent += 1
-        if self.others:
-            self.table = self.table.with_denied_certificate(serial=self.others.pop(0))
-        if expected_version != self.table.version:
-            raise refusal(self.code, f"version {self.table.version} is present")
-        self.table = self.table.with_denied_certificate(serial="f")
-        assert data == self.table.to_json()
+from tests.support.access_admin import AccessAdmin
 
 
 def changed(admin: Any) -> AccessTable:
@@ -44,7 +19,7 @@ def changed(admin: Any) -> AccessTable:
 
 
 def test_change_is_repeated_on_the_table_of_others() -> None:
-    server = FakeNameServer("1", "2")
+    server = AccessAdmin("1", "2")
     assert changed(server) == server.table
     assert (server.table.denied_serials, server.sent) == (("1", "2", "f"), 3)
     assert changed(server) == server.table
@@ -52,7 +27,7 @@ def test_change_is_repeated_on_the_table_of_others() -> None:
 
 
 def test_change_that_others_always_precede_is_a_clear_error() -> None:
-    server = FakeNameServer(*map(str, range(100, 200)))
+    server = AccessAdmin(*map(str, range(100, 200)))
     with pytest.raises(RefusedError, match=r"20 attempts.*version 20 is present") as refused:
         changed(server)
     assert refused.value.code == ResponseCode.ILLEGAL_OPERATION
@@ -60,7 +35,7 @@ def test_change_that_others_always_precede_is_a_clear_error() -> None:
 
 
 def test_refused_change_is_not_repeated() -> None:
-    server = FakeNameServer("1")
+    server = AccessAdmin("1")
     server.code = ResponseCode.NO_PERMISSION
     with pytest.raises(PermissionRefused):
         changed(server)
@@ -74,9 +49,9 @@ def test_refused_change_is_not_repeated() -> None:
 
 
 def test_change_whose_answer_was_lost_is_not_made_twice() -> None:
-    class Losing(FakeNameServer):
-        async def put_access_table(self, data: bytes, expected_version: int) -> None:
-            await super().put_access_table(data, expected_version)
+    class Losing(AccessAdmin):
+        async def put_access_table(self, table: bytes, expected_version: int) -> None:
+            await super().put_access_table(table, expected_version)
             raise refusal(ResponseCode.ILLEGAL_OPERATION, "from the next NameServer")
 
     server = Losing()
@@ -85,7 +60,7 @@ def test_change_whose_answer_was_lost_is_not_made_twice() -> None:
 
 
 def test_table_that_cannot_be_read_is_an_error_of_the_nameserver() -> None:
-    class Broken(FakeNameServer):
+    class Broken(AccessAdmin):
         async def access_table(self) -> tuple[int, bytes]:
             return 1, b"{}"
 
