@@ -127,7 +127,8 @@ def is_unspecified(host: str) -> bool:
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach a service on `host`."""
     try:
-        return ip_address(host).is_loopback
+        found = ip_address(host)
+        return (getattr(found, "ipv4_mapped", None) or found).is_loopback
     except ValueError:
         return host == "localhost"
 

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ternmq_model.errors import RefusedError, UsageError, invalid
+from ternmq_model.address import is_loopback
+from ternmq_model.errors import RefusedError, UsageError, invalid, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting.converters import status_of
@@ -45,8 +46,10 @@ class AccessService:
         data = table.to_json() if self._is_newer(known) else b""
         return pb.GetAccessReply(version=table.version, table=data)
 
-    async def put_access(self, request: pb.PutAccessRequest, _call: Call) -> pb.PutAccessReply:
+    async def put_access(self, request: pb.PutAccessRequest, call: Call) -> pb.PutAccessReply:
         """Replace the table; the reply comes when it is on disk."""
+        if not self._store.table.users:
+            _check_may_begin(call)
         try:
             table = access_table_from_json(request.table)
             await self._store.put(table, expected_version=request.expected_version)
@@ -66,3 +69,14 @@ class AccessService:
     def _is_newer(self, known: tuple[int, bytes]) -> bool:
         table = self._store.table
         return (table.version, table.digest) > known
+
+
+def _check_may_begin(call: Call) -> None:
+    """Refuse the first users of a stranger, to whom everything is allowed until they exist.
+
+    Raises:
+        PermissionRefused: The caller is on another machine, and has shown no certificate.
+    """
+    if call.certificate is None and not is_loopback(call.peer.host):
+        remark = "the first users come from the machine of the NameServer, or with a certificate"
+        raise refusal(ResponseCode.NO_PERMISSION, remark)

@@ -11,7 +11,7 @@ from ternmq_model.errors import StoreError
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler
 from ternmq_runtime.service import Job
-from ternmq_security.access.access_table import AccessTable
+from ternmq_security.access.access_table import AccessTable, Doubt
 from ternmq_security.access_store import AccessFile, AccessStore
 from ternmq_security.access_sync import AccessSource
 from ternmq_security.audit.reporter import AuditReporter
@@ -27,9 +27,9 @@ _EXPIRY_PAUSE_S: Final = 0.5
 class AccessControl:
     """Table of one service, its sources, and the guard of its calls. Owned by its loop.
 
-    While a service does not know whether users exist, the guard refuses every call. That is so when
-    a NameServer does not let the service read its table; and, at a copy whose connections show an
-    identity, until the first NameServer has answered.
+    While a service does not know whether users exist, the guard refuses every call (`Doubt`). That
+    is so without a file until it has asked: a copy until one NameServer has answered, and a
+    NameServer with peers until all have.
 
     Args:
         env: Network, clock and blocking calls.
@@ -57,26 +57,15 @@ class AccessControl:
         self._env = env
         self._listen = listen
         self._is_copy = is_copy
-        self._needs_answer = is_copy and bool(sources) and env.safeguards.has_identity
-        self._sources = [AccessSource(each, env, self.store, self._answered) for each in sources]
+        self._sources = [AccessSource(each, env, self.store, self._take) for each in sources]
+        self._answers: dict[AccessSource, AccessTable | None] = {}
+        """Last answers; None = the NameServer gave none."""
         self._asked = asyncio.Event()
         report = env.on_security_event
         self._guard = Guard(
-            Identifier(self._known, env.blocking, env.clock),
+            Identifier(lambda: self.store.table, env.blocking, env.clock),
             None if report is None else AuditReporter(report, lambda: self.store.table),
         )
-        self._checked = self._known()
-        """Table by which the guard checks."""
-
-    def _known(self) -> AccessTable | None:
-        """Return the table; None while it is unknown whether users exist."""
-        table = self.store.table
-        if table.users:
-            return table
-        if any(each.is_refused for each in self._sources):
-            return None
-        has_answered = any(each.has_answered for each in self._sources)
-        return table if has_answered or not self._needs_answer else None
 
     async def load(self) -> None:
         """Load the table. The caller holds the directory of the file.
@@ -84,14 +73,13 @@ class AccessControl:
         Raises:
             StoreError: The file cannot be read. A copy waits for a NameServer's table instead.
         """
+        absent = AccessTable(doubt=Doubt.UNASKED if self._sources else Doubt.NONE)
         try:
-            await self.store.load()
+            await self.store.load(absent)
         except StoreError as error:
             if not self._is_copy:
                 raise
-            self._needs_answer = True
             logger.error("users not loaded, all calls are refused meanwhile error=%s", error)
-            self._changed()
 
     def jobs(self) -> Sequence[Job]:
         """Return the jobs that save and renew the table, and end identities that expire."""
@@ -101,9 +89,10 @@ class AccessControl:
     async def begin(self) -> None:
         """Wait until a NameServer or peer has answered, a second at most. The jobs are running.
 
-        A service without sources or credentials does not wait.
+        A service that knows of no users and has no credentials does not wait.
         """
-        if self._sources and self._env.safeguards.has_identity:
+        is_sure = self.store.table.doubt is Doubt.NONE and not self._env.safeguards.has_identity
+        if self._sources and not is_sure:
             with suppress(TimeoutError):
                 async with self._env.timers.timeout(_FIRST_ANSWER_S):
                     await self._asked.wait()
@@ -120,12 +109,14 @@ class AccessControl:
 
     def warnings(self) -> Sequence[str]:
         """Return what is not safe about this service, a sentence each."""
+        table = self.store.table
         found = [
-            f"has users of version {self.store.table.version}, and gets no newer ones:"
-            f" {each.failure}"
+            f"has version {table.version} of the users, and {each.problem}"
             for each in self._sources
-            if each.failure is not None
+            if each.problem
         ]
+        if table.doubt is not Doubt.NONE:
+            found.append("does not know the users, and refuses every call")
         if self._is_exposed:
             found.append(
                 f"listens beyond this machine ({self._listen}) without TLS and users: whoever"
@@ -147,15 +138,18 @@ class AccessControl:
         self._guard.step(self._env.clock.wall_ms())
         return False
 
-    def _answered(self) -> None:
-        if any(each.has_answered for each in self._sources) or all(
-            each.failure is not None for each in self._sources
-        ):
+    async def _take(self, source: AccessSource, answer: AccessTable | None) -> None:
+        self._answers[source] = answer
+        has_all = len(self._answers) == len(self._sources)
+        if has_all or answer is not None:
             self._asked.set()
-        self._changed()
+        if answer is None or (self._is_copy and answer.doubt is Doubt.UNASKED):
+            return
+        is_open = not answer.users and answer.doubt is not Doubt.REFUSED
+        is_asking = self.store.table.doubt is Doubt.UNASKED and not self._is_copy
+        if is_open and is_asking and not (has_all and all(self._answers.values())):
+            return
+        await self.store.take(AccessTable() if answer.doubt is Doubt.UNASKED else answer)
 
     def _changed(self) -> None:
-        known = self._known()
-        if known is not self._checked:
-            self._checked = known
-            self._guard.table_changed()
+        self._guard.table_changed()

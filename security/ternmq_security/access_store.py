@@ -12,7 +12,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_runtime.blocking_pool import Blocking
 from ternmq_runtime.durable_file import read_newest
 from ternmq_runtime.table_store import TableStore, replace_in_both
-from ternmq_security.access.access_table import AccessTable, access_table_from_json, is_newer
+from ternmq_security.access.access_table import AccessTable, access_table_from_json, replaces
 
 FILE_NAME: Final = "access.json"
 
@@ -71,31 +71,36 @@ class AccessStore(TableStore[AccessTable]):
         """The table that counts."""
         return self._newest if self._is_copy else self._saved
 
-    async def load(self) -> None:
-        """Load the file, if there is one.
+    async def load(self, absent: AccessTable) -> None:
+        """Load the file.
+
+        Args:
+            absent: Table where there is no file.
 
         Raises:
             StoreError: Neither the file nor its previous generation can be read.
         """
+        self._loaded(absent)
         if self._file is not None:
             found = await self._blocking.run(
                 self._file.read, self._file.path, access_table_from_json
             )
-            self._loaded(found or AccessTable())
-            self._note_change()
+            self._loaded(found or absent)
             logger.info("users loaded file=%s version=%s", self._path, self.table.version)
+        self._note_change()
 
     async def put(self, table: AccessTable, *, expected_version: int) -> None:
         """Replace the table of the expected version by a newer one. Durable on return.
 
         Raises:
             RefusedError: ILLEGAL_OPERATION: another version is present; nothing changes.
-            UsageError: Nobody could change the table any more; nothing changes.
+            UsageError: The table may not replace the present one, for example because nobody could
+                change it any more; nothing changes.
             StoreFailed: The disk refused; nothing changes, unless this NameServer ends before it
                 has written the file again.
         """
         present = self._newest
-        if present.version != expected_version or table.version <= expected_version:
+        if present.version != expected_version:
             remark = f"version {present.version} of users and permissions is present"
             raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
         table.check_replacement_of(present)
@@ -103,22 +108,25 @@ class AccessStore(TableStore[AccessTable]):
         logger.info("users changed version=%s", table.version)
 
     async def take(self, table: AccessTable) -> None:
-        """Take the table of another service if it is newer. Durable on return.
+        """Take the table of another service if it replaces the present one.
 
-        A table without users never replaces one with users.
+        Durable on return, but for a copy, which counts at once and is saved soon.
 
         Raises:
-            StoreFailed: The disk refused. A copy counts all the same.
+            StoreFailed: The disk refused.
         """
         present = self._newest
-        if not is_newer(table, present) or (present.users and not table.users):
+        if not replaces(table, present):
             return
-        logger.info("users taken version=%s before=%s", table.version, present.version)
-        saving = self._change_to(table)
-        if self._is_copy:
-            self._newest = table
-            self._note_change()
-        await saving
+        logger.info(
+            "users taken version=%s before=%s doubt=%s", table.version, present.version, table.doubt
+        )
+        if not self._is_copy:
+            await self._change_to(table)
+            return
+        self._newest = table
+        self._note_change()
+        self.job.wake()
 
     async def changed(self) -> None:
         """Wait for the next change of the table that counts, or `wake`. Cancelling is safe."""

@@ -1,18 +1,24 @@
 """Copies of the table of users and permissions from NameServers."""
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ternmq_model.address import Address
-from ternmq_model.errors import PermissionRefused, TernError, refusal
+from ternmq_model.errors import RefusedError, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.service_methods import GET_ACCESS
 from ternmq_runtime.service import Job
 from ternmq_runtime.timers import Wait
-from ternmq_security.access.access_table import access_table_from_json
+from ternmq_security.access.access_table import (
+    AccessTable,
+    Doubt,
+    access_table_from_json,
+    is_newer,
+)
 from ternmq_security.access_store import AccessStore
 
 if TYPE_CHECKING:
@@ -33,12 +39,11 @@ class AccessSource:
     Args:
         address: Address of the NameServer.
         env: Network.
-        store: Store that takes newer tables.
-        on_answer: Called after each answer or failure.
+        store: The present table.
+        take: Takes the table of the NameServer, or the doubt in its place.
 
     Attributes:
-        failure: Error of the last attempt; None after a success.
-        has_answered: True when a table, also an empty one, was received.
+        problem: Reason for which the present table may be out of date; empty = there is none.
         job: Job that asks.
     """
 
@@ -47,73 +52,94 @@ class AccessSource:
         address: Address,
         env: Environment,
         store: AccessStore,
-        on_answer: Callable[[], None],
+        take: Callable[["AccessSource", AccessTable | None], Awaitable[None]],
     ) -> None:
-        self.address = address
-        self.failure: TernError | None = None
-        self.has_answered = False
+        self.problem = ""
         self.job: Final = Job(
             name=f"users-from-{address}",
             interval_s=_RETRY_PAUSE_S,
             step=self.step,
             wait=Wait.HEARTBEAT,
         )
+        self._address = address
         self._env = env
         self._store = store
-        self._on_answer = on_answer
+        self._take = take
         self._connection: Connection | None = None
         self._is_leaving = False
-
-    @property
-    def is_refused(self) -> bool:
-        """True while the NameServer does not let this service read its table: users exist."""
-        return isinstance(self.failure, PermissionRefused)
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     async def step(self) -> bool:
         """Wait for a newer table than the present one, and take it: one step of a job."""
         if self._is_leaving:
             return False
-        before, is_useful = self.failure, False
+        self._idle.clear()
         try:
-            is_useful = await self._ask()
-        except TernError as error:
-            self.failure = error
-            await self._hang_up()
-            if before is None and not self._is_leaving:
-                logger.warning("users not received nameserver=%s error=%s", self.address, error)
-        else:
-            self.failure, self.has_answered = None, True
-            if before is not None:
-                logger.info("users received again nameserver=%s", self.address)
-        self._on_answer()
-        return is_useful
+            return await self._renew()
+        finally:
+            self._idle.set()
 
-    async def _ask(self) -> bool:
-        """Ask once; return False for a table that this service cannot use."""
+    async def _renew(self) -> bool:
+        before = self.problem
+        try:
+            self.problem = await self._ask()
+        except TernError as error:
+            self.problem = f"NameServer {self._address} gives none: {error}"
+            await self._hang_up()
+            await self._take(self, None)
+        if self.problem and not before and not self._is_leaving:
+            logger.warning("users may be out of date reason=%s", self.problem)
+        elif before and not self.problem:
+            logger.info("users received again nameserver=%s", self._address)
+        return not self.problem and self._store.table.doubt is Doubt.NONE
+
+    async def _ask(self) -> str:
+        """Ask once; return the reason for which the NameServer's table is not taken, if any."""
         if self._connection is None:
-            self._connection = await self._env.network.connect([self.address])
+            self._connection = await self._env.network.connect([self._address])
         known = self._store.table
+        is_first = bool(self.problem) or known.doubt is not Doubt.NONE
         request = pb.GetAccessRequest(
             known_version=known.version,
-            known_digest=known.digest,
-            wait_ms=HOLD_MS_MAX if self.has_answered else 0,
+            known_digest=b"" if known.doubt is not Doubt.NONE else known.digest,
+            wait_ms=0 if is_first else HOLD_MS_MAX,
         )
         timeout_s = request.wait_ms / 1000 + _SPARE_S
-        reply = await self._connection.call(GET_ACCESS, request, timeout_s=timeout_s)
-        if reply.table:
-            try:
-                table = access_table_from_json(reply.table)
-            except ValueError as error:
-                raise refusal(ResponseCode.SYSTEM_ERROR, str(error), str(self.address)) from error
-            await self._store.take(table)
-        return not reply.table or self._store.table is not known
+        try:
+            reply = await self._connection.call(GET_ACCESS, request, timeout_s=timeout_s)
+        except RefusedError as error:
+            doubt = _DOUBTS.get(error.code)
+            if doubt is None:
+                raise
+            await self._take(self, AccessTable(doubt=doubt))
+            return f"NameServer {self._address} gives none: {error}"
+        if not reply.table:
+            is_older = reply.version < known.version
+            return f"NameServer {self._address} has version {reply.version}" if is_older else ""
+        try:
+            table = access_table_from_json(reply.table)
+        except ValueError as error:
+            raise refusal(ResponseCode.SYSTEM_ERROR, str(error), str(self._address)) from error
+        await self._take(self, table)
+        is_other = is_newer(table, self._store.table) and bool(self._store.table.users)
+        return f"NameServer {self._address} has users of another origin" if is_other else ""
 
     async def leave(self) -> None:
-        """End asking: a step that waits returns. Safe to repeat."""
+        """End asking, and wait until a table that was received is taken. Safe to repeat."""
         self._is_leaving = True
         await self._hang_up()
+        await self._idle.wait()
 
     async def _hang_up(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+
+_DOUBTS: Final[Mapping[int, Doubt]] = {
+    ResponseCode.NO_PERMISSION: Doubt.REFUSED,
+    ResponseCode.SERVICE_NOT_AVAILABLE: Doubt.UNASKED,
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: Doubt.NONE,  # an older NameServer knows no users
+}
+"""Meaning of a refusal, by its code."""

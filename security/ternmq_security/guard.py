@@ -143,6 +143,8 @@ class Guard:
                 was taken away; SERVICE_NOT_AVAILABLE: the stream must be opened again.
         """
         caller = None if self.is_open else await self.identify(call, handler.rpc)
+        if caller is not None:
+            caller.check(None)
         guarded = GuardedStream(stream, rule, caller)
         if self.reporter is not None and caller is not None:
             self.reporter.entered(caller, handler.rpc, call)
@@ -181,13 +183,12 @@ def _guarded(handler: Handler, rule: Rule, guard: Guard) -> Handler:
         return permits
 
     async def serve_call(request: Any, call: Call) -> Any:
-        if guard.is_open:
-            return await serve(request, call)
-        changes, caller = guard.changes, guard.known(call) or await guard.identify(call, rpc)
-        permits = check(request, call, caller)
-        reply = await serve(request, Call(call.peer, call.metadata, call.certificate, permits))
-        if changes != guard.changes and rpc in _WAITS:
-            check(request, call, await guard.identify(call, rpc))
+        if not guard.is_open:
+            permits = check(request, call, guard.known(call) or await guard.identify(call, rpc))
+            call = Call(call.peer, call.metadata, call.certificate, permits)
+        reply = await serve(request, call)
+        if rpc in _WAITS and not guard.is_open:
+            check(request, call, guard.known(call) or await guard.identify(call, rpc))
         return reply
 
     async def serve_stream(stream: Any, call: Call) -> None:

@@ -8,7 +8,7 @@ from ternmq_model.errors import UsageError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.rpc import AUTHORIZATION_KEY, Call
 from ternmq_runtime.blocking_pool import Blocking
-from ternmq_security.access.access_table import AccessTable
+from ternmq_security.access.access_table import AccessTable, Doubt
 from ternmq_security.access.permissions import Permissions, permissions_of
 from ternmq_security.access.user import ANONYMOUS
 from ternmq_security.caller import CallerIdentity, Proof
@@ -22,15 +22,13 @@ class Identifier:
     """Identities by one table. Owned by the loop of its service.
 
     Args:
-        table: Function that returns the present table; None = it is not known yet, and every caller
-            is refused.
+        table: Function that returns the present table; while it has a doubt, every caller is
+            refused.
         blocking: Runs the checks of tokens.
         clock: Wall clock, by which tokens expire.
     """
 
-    def __init__(
-        self, table: Callable[[], AccessTable | None], blocking: Blocking, clock: Clock
-    ) -> None:
+    def __init__(self, table: Callable[[], AccessTable], blocking: Blocking, clock: Clock) -> None:
         self._present = table
         self._blocking = blocking
         self._clock = clock
@@ -42,7 +40,7 @@ class Identifier:
     def is_open(self) -> bool:
         """True while everything is allowed to everybody: the table is known and has no users."""
         table = self._present()
-        return table is not None and not table.users
+        return table.doubt is Doubt.NONE and not table.users
 
     async def identify(self, call: Call) -> CallerIdentity:
         """Return the identity of a caller. A token counts before a certificate.
@@ -52,7 +50,8 @@ class Identifier:
 
         Raises:
             RefusedError: NO_PERMISSION: the token is wrong, revoked or expired, or the certificate
-                is denied. SERVICE_NOT_AVAILABLE: the table is not known yet.
+                is denied; or users exist, and this service may not read them.
+                SERVICE_NOT_AVAILABLE: no NameServer has answered yet.
         """
         name, token_id = None, ""
         if authorization := call.metadata.get(AUTHORIZATION_KEY, ""):
@@ -65,13 +64,20 @@ class Identifier:
     def renewed(self, caller: CallerIdentity) -> CallerIdentity | None:
         """Return the identity with the same proof by the present table; None = it is denied."""
         table = self._present()
-        return None if table is None else self._find(table, caller.name, caller.proof)
+        return (
+            None if table.doubt is not Doubt.NONE else self._find(table, caller.name, caller.proof)
+        )
 
     def _table(self) -> AccessTable:
         table = self._present()
-        if table is None:
+        if table.doubt is Doubt.UNASKED:
             remark = "users and permissions are not known here yet"
             raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+        if table.doubt is Doubt.REFUSED:
+            remark = (
+                "users exist, and this service may not read them: it needs replicate on cluster"
+            )
+            raise refusal(ResponseCode.NO_PERMISSION, remark)
         return table
 
     async def _check_token(self, text: str) -> tuple[str, str]:

@@ -18,8 +18,8 @@ TEXT_CHARS_MAX: Final = 128
 SCRYPT_N: Final = 1 << 14
 SCRYPT_R: Final = 8
 SCRYPT_P: Final = 1
-_ID_CHARS: Final = 8
-"""32 of the 256 bits that are unknown to others."""
+_ID_CHARS: Final = 16
+"""64 of the 256 bits that are unknown to others."""
 
 
 def new_token(

@@ -42,7 +42,7 @@ class Users:
 
     table: AccessTable = field(
         default_factory=lambda: first_administrator(
-            AccessTable(), User("root", (token_of("root")[1],))
+            AccessTable(), User("root", (token_of("root")[1],)), "test"
         )
     )
 

@@ -20,9 +20,11 @@ from ternmq_console.cli.options import cluster_options, yes_option
 from ternmq_console.cli.output import Row, confirm, print_line, print_record, print_rows
 from ternmq_model.errors import UsageError
 from ternmq_runtime.clock import SystemClock
+from ternmq_runtime.secret_bytes import secret_bytes
 from ternmq_security.access.access_table import AccessTable, first_administrator
 from ternmq_security.access.user import TokenHash, User
 
+_ORIGIN_BYTES: Final = 8
 _FIRST: Final = (
     "{name} becomes the first user, and administrator of everything. From then on callers without",
     "identity are refused, brokers and slaves included: they need users with replicate on cluster.",
@@ -68,14 +70,14 @@ def create(
         elif lifetime_ms is not None or path or ca:
             raise UsageError("--expires, --credentials-file and --ca need a token")
         user = User(name, tokens, tuple(subjects))
-        is_first = not access_of(nameserver).users
+        is_first, origin = not access_of(nameserver).users, secret_bytes(_ORIGIN_BYTES).hex()
         if is_first and not yes:
             for line in _FIRST:
                 print_line(line.format(name=name), to_stderr=True)
             confirm("Go on?")
 
         def change(table: AccessTable) -> AccessTable:
-            return first_administrator(table, user) if is_first else table.with_user(user)
+            return first_administrator(table, user, origin) if is_first else table.with_user(user)
 
         table = changed_access(nameserver, change)
     if tokens:

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final
 
@@ -23,6 +24,19 @@ RECOVERY_VERSIONS: Final = 1000
 """Versions that a recovery leaps: changes at other NameServers that the recovered one lacks."""
 
 
+class Doubt(StrEnum):
+    """Reason why a service does not know whether users exist; it refuses every call meanwhile."""
+
+    NONE = "none"
+    """The service knows it."""
+
+    UNASKED = "unasked"
+    """No NameServer has answered yet."""
+
+    REFUSED = "refused"
+    """Users exist, and the service may not read the table. Only a table with users ends this."""
+
+
 @dataclass(frozen=True)
 class AccessTable:
     """Users, grants and denied certificates of a cluster; a change returns another table.
@@ -40,6 +54,12 @@ class AccessTable:
     grants: tuple[Grant, ...] = ()
     denied_subjects: tuple[str, ...] = ()
     denied_serials: tuple[str, ...] = ()
+    origin: str = ""
+    """Random text of the first administrator's creation. Tables of another origin are those of
+    another cluster, or of a NameServer that lost its own: no service takes them for its own."""
+
+    doubt: Doubt = Doubt.NONE
+    """Set in the place of a table that a service does not know."""
 
     def __post_init__(self) -> None:
         users = tuple(sorted(self.users, key=lambda each: each.name))
@@ -97,6 +117,8 @@ class AccessTable:
             ],
             "denied_subjects": self.denied_subjects,
             "denied_serials": self.denied_serials,
+            "origin": self.origin,
+            "doubt": self.doubt,
         }
         data = add_checksum(json.dumps(content, separators=(",", ":")))
         if len(data) > JSON_BYTES_MAX:
@@ -147,12 +169,17 @@ class AccessTable:
             )
 
     def check_replacement_of(self, former: "AccessTable") -> None:
-        """Check that this table may replace `former`.
+        """Check that an administrator may replace `former` by this table.
 
         Raises:
-            UsageError: The last user or the last administrator is missing, or the JSON form has
-                more than 3 MiB.
+            UsageError: The version is not one of the next 1,000, the origin differs, the last user
+                or the last administrator is missing, or the JSON form has more than 3 MiB.
         """
+        steps = self.version - former.version
+        if not 0 < steps <= RECOVERY_VERSIONS or self.doubt is not Doubt.NONE:
+            raise UsageError(f"version {self.version} does not follow {former.version}")
+        if former.users and self.origin != former.origin:
+            raise UsageError("the table has another origin")
         self.check_administrator()
         if former.users and not self.users:
             raise UsageError("the last user cannot be removed: everything would be allowed to all")
@@ -316,8 +343,13 @@ def _serials(text: str) -> tuple[str, ...]:
         raise UsageError(f"serial number {text!r} is not hexadecimal") from None
 
 
-def first_administrator(table: AccessTable, user: User) -> AccessTable:
+def first_administrator(table: AccessTable, user: User, origin: str = "") -> AccessTable:
     """Return a table with its first user, who has `admin` on every resource.
+
+    Args:
+        table: Table without users.
+        user: First user.
+        origin: Random text. See `AccessTable.origin`.
 
     Raises:
         UsageError: The table has users, or the user has neither a token nor a subject.
@@ -326,7 +358,11 @@ def first_administrator(table: AccessTable, user: User) -> AccessTable:
         raise UsageError("the table has users: an administrator creates the next one")
     grant = Grant(user.name, Effect.ALLOW, Action.ADMIN, ResourcePattern(None))
     changed = replace(
-        table, version=table.version + 1, users=(user,), grants=(*table.grants, grant)
+        table,
+        version=table.version + 1,
+        users=(user,),
+        grants=(*table.grants, grant),
+        origin=origin,
     )
     changed.check_administrator()
     return changed
@@ -359,6 +395,17 @@ def is_newer(a: AccessTable, b: AccessTable) -> bool:
     return (a.version, a.digest) > (b.version, b.digest)
 
 
+def replaces(a: AccessTable, b: AccessTable) -> bool:
+    """Return whether a service whose table is `b` takes `a` from another service."""
+    if b.doubt is Doubt.UNASKED:
+        return a.doubt is not Doubt.UNASKED
+    if b.doubt is Doubt.REFUSED:
+        return bool(a.users)
+    if a.doubt is not Doubt.NONE:
+        return a.doubt is Doubt.REFUSED and not b.users
+    return is_newer(a, b) and (not b.users or (bool(a.users) and a.origin == b.origin))
+
+
 def access_table_from_json(data: bytes) -> AccessTable:
     """Return the table that an `access.json` or a message holds.
 
@@ -381,13 +428,15 @@ def access_table_from_json(data: bytes) -> AccessTable:
             grants=tuple(map(_grant_from_json, _of_kind(content["grants"], list))),
             denied_subjects=_texts(content["denied_subjects"]),
             denied_serials=_texts(content["denied_serials"]),
+            origin=_of_kind(content["origin"], str),
+            doubt=Doubt(content["doubt"]),
         )
     except (UsageError, RecursionError) as error:
         raise ValueError(f"the table is wrong: {error}") from None
 
 
 _TABLE_KEYS: Final = (
-    "format", "version", "users", "grants", "denied_subjects", "denied_serials",
+    "format", "version", "users", "grants", "denied_subjects", "denied_serials", "origin", "doubt",
 )  # fmt: skip
 _USER_KEYS: Final = ("name", "tokens", "subjects")
 _TOKEN_TEXTS: Final = ("id", "salt", "digest")

@@ -1,6 +1,7 @@
 """Users of a cluster: NameServers that share them, and brokers with copies of them."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -19,15 +20,19 @@ from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting import service_methods
 from ternmq_remoting.environment import UNSAFE, Safeguards
 from ternmq_runtime.service import JobRunner
+from ternmq_security.access.access_table import AccessTable, first_administrator
+from ternmq_security.access.user import User
 from ternmq_security.access_control import AccessControl
 from ternmq_store.config import FlushMode
 from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, World, world
-from tests.support.users import Users, authorization_of
+from tests.support.users import Users, authorization_of, token_of
 
 PORT = 9876
 HOSTS = ("ns1", "ns2")
 GET = pb.GetAccessRequest()
+LIST = pb.ListTopicsRequest()
+USER = User("mallory", (token_of("mallory")[1],))
 
 
 @dataclass
@@ -82,8 +87,11 @@ class SharedWorld:
         return Client(await network.connect([Address(host, port)]))
 
     async def put(self, host: str = "ns1", expected_version: int = 0) -> None:
-        """Put the users at a NameServer, as the administrator."""
-        await self.users.put((await self.client(host, "root")).connection, expected_version)
+        """Put the users at a NameServer, as the administrator and from its machine."""
+        network = self.around.network.host("localhost")
+        network.authorization = authorization_of("root")
+        connection = await network.connect([Address(host, PORT)])
+        await self.users.put(connection, expected_version)
 
     async def change(self, change: Callable[[Users], None], host: str = "ns1") -> None:
         """Change the users at a NameServer."""
@@ -105,10 +113,16 @@ async def shared(folder: Path | None = None) -> AsyncGenerator[SharedWorld]:
             await shared.stop_all()
 
 
-async def started(all_: SharedWorld) -> None:
-    """Start two NameServers with the users, the broker, and create the topic."""
+async def named(all_: SharedWorld) -> None:
+    """Start two NameServers, which learn from each other that there are no users."""
     for host in HOSTS:
         await all_.start_nameserver(host)
+    await asyncio.sleep(2)
+
+
+async def started(all_: SharedWorld) -> None:
+    """Start two NameServers with the users, the broker, and create the topic."""
+    await named(all_)
     await all_.put()
     await all_.start_broker()
     await (await all_.client("broker", "root")).put_topic("orders", 1)
@@ -151,8 +165,7 @@ def test_change_is_in_force_everywhere_within_a_second() -> None:
 def test_unknown_identity_may_nothing_once_a_user_exists() -> None:
     async def main() -> None:
         async with shared() as all_:
-            for host in HOSTS:
-                await all_.start_nameserver(host)
+            await named(all_)
             await all_.start_broker()
             await (await all_.client("broker")).put_topic("orders", 1)
             nobody = await all_.client("broker")
@@ -213,7 +226,7 @@ def test_broker_goes_on_with_its_table_while_nameservers_are_away() -> None:
             status = await (await all_.client("broker", "root")).call(
                 service_methods.DESCRIBE_BROKER, admin.DescribeBrokerRequest()
             )
-            known = f"has users of version {all_.users.table.version}, and gets no newer ones"
+            known = f"has version {all_.users.table.version} of the users, and NameServer"
             assert [known in each for each in status.warnings] == [True, True, False]
             assert "without TLS and users" in status.warnings[2]
 
@@ -227,7 +240,7 @@ def test_new_broker_refuses_calls_until_it_knows_the_users() -> None:
             client = await all_.client("broker", "root")
             with pytest.raises(RefusedError, match="not known here yet"):
                 await client.put_topic("orders", 1)
-            await all_.start_nameserver("ns1")
+            await named(all_)
             await all_.put()
             await asyncio.sleep(2)
             await client.put_topic("orders", 1)
@@ -239,13 +252,131 @@ def test_new_broker_refuses_calls_until_it_knows_the_users() -> None:
 def test_broker_that_may_not_know_the_users_refuses_calls() -> None:
     async def main() -> None:
         async with shared() as all_:
-            await all_.start_nameserver("ns1")
+            await named(all_)
             await all_.put()
             await all_.start_broker("")
-            for user in ("", "root"):
-                client = await all_.client("broker", user)
-                with pytest.raises(RefusedError, match="not known here yet"):
-                    await client.put_topic("orders", 1)
+
+            async def check_closed() -> None:
+                for user in ("", "root"):
+                    client = await all_.client("broker", user)
+                    with pytest.raises(PermissionRefused, match="may not read them"):
+                        await client.put_topic("orders", 1)
+
+            await check_closed()
+            for host in HOSTS:  # nobody is left who says that users exist
+                await all_.stop(host)
+            await asyncio.sleep(5)
+            await check_closed()
+            await all_.stop("broker")
+            await all_.start_broker("")
+            await check_closed()
+
+    run_in_virtual_time(main())
+
+
+def test_broker_that_loses_its_permission_to_read_the_users_keeps_them() -> None:
+    async def main() -> None:
+        async with shared() as all_:
+            await started(all_)
+            await all_.change(lambda users: users.remove("broker-a"))
+            await asyncio.sleep(2)
+            await (await all_.client("broker", "shop")).send("orders", b"1")
+            assert await is_refused((await all_.client("broker")).send("orders", b"2"))
+
+    run_in_virtual_time(main())
+
+
+def test_nameserver_without_its_users_takes_no_calls_until_a_peer_has_told_it() -> None:
+    async def main() -> None:
+        async with shared() as all_:  # no data: a restart loses the users
+            await started(all_)
+            for host in HOSTS:
+                await all_.stop(host)
+            await all_.start_nameserver("ns2")
+            client = await all_.client("ns2")
+            request = pb.GetClusterRequest()
+            with pytest.raises(RefusedError, match="not known here yet"):
+                await client.call(service_methods.GET_CLUSTER, request)
+
+    run_in_virtual_time(main())
+
+
+def test_users_of_another_origin_are_taken_by_nobody(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with shared(tmp_path) as all_:
+            await started(all_)
+            mallory = Users(first_administrator(AccessTable(), USER, "mallory"))
+            mallory.table = replace(mallory.table, version=all_.users.table.version + 9)
+            await all_.stop("ns2")
+            (tmp_path / "ns2" / "access.json").write_bytes(mallory.table.to_json())
+            (tmp_path / "ns2" / "access.json.bak").write_bytes(mallory.table.to_json())
+            await all_.start_nameserver("ns2")
+            await asyncio.sleep(5)
+            await (await all_.client("broker", "shop")).send("orders", b"1")
+            client = await all_.client("ns1", "mallory")
+            assert await is_refused(client.call(service_methods.LIST_TOPICS, LIST))
+            status = await (await all_.client("broker", "root")).call(
+                service_methods.DESCRIBE_BROKER, admin.DescribeBrokerRequest()
+            )
+            assert any("NameServer ns2:9876 gives none" in each for each in status.warnings)
+
+    run_in_virtual_time(main())
+
+
+def test_older_nameserver_is_told_of(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with shared(tmp_path) as all_:
+            await started(all_)
+            file = tmp_path / "ns1" / "access.json"
+            backup = file.read_bytes()
+            await all_.change(lambda users: users.remove("shop"))
+            for host in HOSTS:
+                await all_.stop(host)
+                for name in ("access.json", "access.json.bak"):
+                    (tmp_path / host / name).write_bytes(backup)
+            for host in HOSTS:
+                await all_.start_nameserver(host)
+            await asyncio.sleep(60)
+            status = await (await all_.client("broker", "root")).call(
+                service_methods.DESCRIBE_BROKER, admin.DescribeBrokerRequest()
+            )
+            version = all_.users.table.version
+            older = f"has version {version} of the users, and NameServer ns1:9876 has version"
+            assert any(older in each for each in status.warnings)
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("host", ["10.0.0.9", "localhost"])
+def test_first_users_come_from_the_machine_of_the_nameserver(host: str) -> None:
+    async def main() -> None:
+        async with shared() as all_:
+            await named(all_)
+            connection = await all_.around.network.host(host).connect([Address("ns1", PORT)])
+            putting = all_.users.put(connection)
+            assert await is_refused(putting) is (host != "localhost")
+
+    run_in_virtual_time(main())
+
+
+def test_held_call_from_before_the_first_user_tells_nothing() -> None:
+    async def main() -> None:
+        async with shared() as all_:
+            await named(all_)
+            await all_.start_broker()
+            nobody = await all_.client("broker")
+            await nobody.put_topic("orders", 1)
+            names = await all_.client("ns1")
+            waiting = pb.GetAccessRequest(known_version=99, wait_ms=20_000)
+            held = [
+                asyncio.ensure_future(names.call(service_methods.GET_ACCESS, waiting)),
+                asyncio.ensure_future(nobody.pull("orders", wait_ms=20_000)),
+            ]
+            await asyncio.sleep(1)
+            await all_.put()
+            await asyncio.sleep(1)
+            await (await all_.client("broker", "shop")).send("orders", b"secret")
+            assert [await is_refused(each) for each in held] == [True, True]
 
     run_in_virtual_time(main())
 
@@ -253,8 +384,10 @@ def test_broker_that_may_not_know_the_users_refuses_calls() -> None:
 def test_nameserver_takes_the_users_of_its_peer_before_it_serves(tmp_path: Path) -> None:
     async def main() -> None:
         async with shared(tmp_path) as all_:
-            await all_.start_nameserver("ns1")
+            await named(all_)
             await all_.put()
+            await all_.stop("ns2")
+            shutil.rmtree(tmp_path / "ns2")
             await all_.start_nameserver("ns2")
             assert await is_refused(
                 (await all_.client("ns2")).call(service_methods.GET_ACCESS, GET)

@@ -21,7 +21,7 @@ FIRST = first_administrator(AccessTable(), User("root", (), ("CN=root",)))
 async def store_at(path: Path | None) -> AsyncGenerator[AccessStore]:
     file = None if path is None else AccessFile(path)
     store = AccessStore(file, InlineBlocking(lambda: 1.0, is_late=lambda: True))
-    await store.load()
+    await store.load(AccessTable())
     async with JobRunner(store.job):
         yield store
 

@@ -10,7 +10,7 @@ from ternmq_model.permission import to_publish
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.rpc import AUTHORIZATION_KEY, Call, PeerCertificate
 from ternmq_security import identifier as identifier_module
-from ternmq_security.access.access_table import AccessTable, first_administrator
+from ternmq_security.access.access_table import AccessTable, Doubt, first_administrator
 from ternmq_security.access.user import User
 from ternmq_security.identifier import Identifier
 from ternmq_security.tokens import matches
@@ -34,7 +34,7 @@ class Known:
     """An identifier over a table that a test changes."""
 
     def __init__(self, present: AccessTable | None = None) -> None:
-        self.present: AccessTable | None = table() if present is None else present
+        self.present = table() if present is None else present
         self.clock = VirtualClock()
         self.identifier = Identifier(lambda: self.present, InlineBlocking(), self.clock)
 
@@ -96,7 +96,6 @@ def test_wrong_token_is_refused_without_its_text_and_the_slow_check(
 def test_two_tokens_are_valid_until_one_is_revoked_or_expires() -> None:
     async def main() -> None:
         known = Known()
-        assert known.present is not None
         expiry_ms = known.clock.wall_ms() + 1000
         second = token_of("shop", 2, expiry_ms)[1]
         known.present = known.present.with_token("shop", second, known.clock.wall_ms())
@@ -119,7 +118,6 @@ def test_two_tokens_are_valid_until_one_is_revoked_or_expires() -> None:
 def test_denied_certificate_proves_nothing(denied: dict[str, str]) -> None:
     async def main() -> None:
         known = Known()
-        assert known.present is not None
         caller = await known.identifier.identify(call_of("", BANK))
         renewed = known.identifier.renewed(caller)
         assert renewed is not None
@@ -138,7 +136,6 @@ def test_denied_certificate_proves_nothing(denied: dict[str, str]) -> None:
 def test_permissions_are_those_of_the_present_table() -> None:
     async def main() -> None:
         known = Known()
-        assert known.present is not None
         caller = await known.identifier.identify(call_of(SHOP))
         assert caller.allows(to_publish("orders"))
         known.present = known.present.with_grant(grant("shop", "deny publish *"))
@@ -160,13 +157,17 @@ def test_caller_is_refused_before_the_table_is_known() -> None:
     async def main() -> None:
         known = Known()
         caller = await known.identifier.identify(call_of(SHOP))
-        known.present = None
-        assert not known.identifier.is_open
-        assert known.identifier.renewed(caller) is None
-        for authorization in ("", SHOP):
-            with pytest.raises(RefusedError, match="not known here yet") as raised:
-                await known.name(authorization)
-            assert raised.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        for doubt, why, code in (
+            (Doubt.UNASKED, "not known here yet", ResponseCode.SERVICE_NOT_AVAILABLE),
+            (Doubt.REFUSED, "may not read them", ResponseCode.NO_PERMISSION),
+        ):
+            known.present = AccessTable(doubt=doubt)
+            assert not known.identifier.is_open
+            assert known.identifier.renewed(caller) is None
+            for authorization in ("", SHOP):
+                with pytest.raises(RefusedError, match=why) as raised:
+                    await known.name(authorization)
+                assert raised.value.code == code
         known.present = AccessTable()
         assert known.identifier.is_open
 

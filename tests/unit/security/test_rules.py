@@ -295,6 +295,7 @@ def test_guard_serves_exactly_those_who_have_the_permissions(
                 is_enough = all({*needs, None} & line for line in expected)
                 assert await is_served(caller, method, request_) is is_enough, needs
         nobody = CallerIdentity(None, Granted(is_known=False))
-        assert await is_served(nobody, method, request_) is not bool(expected)
+        is_open_to_all = not expected and not isinstance(method, StreamRpc)
+        assert await is_served(nobody, method, request_) is is_open_to_all
 
     asyncio.run(main())
