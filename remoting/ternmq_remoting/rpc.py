@@ -116,6 +116,11 @@ class PeerCertificate:
 class Permits(Protocol):
     """Permissions of one caller."""
 
+    @property
+    def user(self) -> str | None:
+        """Name of the caller; None = an unknown identity, or no users exist."""
+        ...
+
     def allows(self, need: Need | None) -> bool:
         """Return whether the caller has a permission; None = the one of every known identity."""
         ...
@@ -131,6 +136,8 @@ class Permits(Protocol):
 
 class Everything:
     """Permissions of every caller where no users exist: all."""
+
+    user: Final = None
 
     def allows(self, need: Need | None) -> bool:
         """Return True."""

@@ -50,6 +50,11 @@ class CallerIdentity:
     expires_at_ms: int | None = None
     """End of the identity, Unix milliseconds; None = it has none."""
 
+    @property
+    def user(self) -> str | None:
+        """Name of the user; None = an unknown identity."""
+        return self.name
+
     def allows(self, need: Need | None) -> bool:
         """Return whether the caller has a permission; None = the one of every known identity."""
         return self.decisions.allows(need)

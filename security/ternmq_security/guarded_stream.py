@@ -54,6 +54,11 @@ class GuardedStream:
         """Identity of the peer; None = the stream was opened while everything was allowed."""
         return self._caller
 
+    @property
+    def user(self) -> str | None:
+        """Name of the caller; None = an unknown identity, or no users existed."""
+        return None if self._caller is None else self._caller.name
+
     async def serve(self, handler: Callable[[Stream, Call], Awaitable[None]], call: Call) -> None:
         """Run the handler until it ends or the stream is ended.
 

@@ -83,10 +83,12 @@ class GroupService:
             call.peer,
             connected_at_ms=self.env.clock.wall_ms(),
             heartbeat_at_ms=self.env.clock.monotonic_ms(),
+            user=call.permits.user,
         )
         outbox = sessions.open(session)
         if isinstance(outbox, ClientSession):
-            remark = f"client id {hello.client_id!r} is in use at {outbox.address}"
+            place = f"at {outbox.address}" if outbox.user == session.user else "by another user"
+            remark = f"client id {hello.client_id!r} is in use {place}"
             await stream.write(_welcome(ResponseCode.INVALID_PARAMETER, remark))
             return
         try:

@@ -136,7 +136,7 @@ class SessionManager:
         return self._consistency.differences(group)
 
     def open(self, session: ClientSession) -> SessionOutbox | ClientSession:
-        """Open a session; return its outbox, or the live session that forbids it.
+        """Open a session; return its outbox, or the session that forbids it.
 
         A broken session of another incarnation of the client ends at once, and its groups are
         notified: their new member begins without messages in hand.

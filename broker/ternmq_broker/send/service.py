@@ -35,8 +35,8 @@ class SendService:
     def __init__(self, processor: SendProcessor) -> None:
         self._processor = processor
         self._unique_keys: UniqueKeys | None = None
-        self._streams: dict[tuple[str, str], SendingStream] = {}
-        """Newest stream of each producer, by client and incarnation."""
+        self._streams: dict[tuple[str | None, str, str], SendingStream] = {}
+        """Newest stream of each producer, by user, client and incarnation."""
 
     def handlers(self) -> Sequence[Handler]:
         """Return the handlers of Send and SendStream."""
@@ -50,7 +50,7 @@ class SendService:
         if first.WhichOneof("request") != "open":
             raise invalid("a SendStream begins with `open`")
         processor = self._processor
-        name = (first.open.client_id, first.open.incarnation)
+        name = (call.permits.user, first.open.client_id, first.open.incarnation)
         while first.open.incarnation and (old := self._streams.get(name)) is not None:
             await old.displace()
             if self._streams.get(name) is old:

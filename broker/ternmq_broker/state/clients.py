@@ -2,7 +2,8 @@
 
 A client opens a Session stream and repeats all its groups in heartbeats. It is removed when it
 closes the session, some seconds after its stream broke, and when it stays silent. A client with a
-broken stream is replaced by a new client of its id, because it was restarted.
+broken stream is replaced by a new client of its id, because it was restarted. Until a session is
+removed, its client id belongs to its user: replies are addressed by client ids.
 
 Source: RocketMQ `ConsumerManager`, `ProducerManager`, `ClientHousekeepingService`.
 """
@@ -75,6 +76,9 @@ class ClientSession:
     bytes: int = _SESSION_BYTES
     """Bytes that the client counts for."""
 
+    user: str | None = None
+    """Name of the client's user; None = an unknown identity, or no users existed."""
+
 
 class ClientTable:
     """Every session by client id, and the members of every group. Owned by `SessionManager`.
@@ -110,10 +114,10 @@ class ClientTable:
         known = self._sessions.get(session.client_id)
         if known is None or known.incarnation == session.incarnation or known.broken_at_ms is None:
             return None
-        return known
+        return known if _may_replace(known, session) else None
 
     def hello(self, session: ClientSession) -> ClientSession | None:
-        """Store `session`, or return the live session of another incarnation, which stays.
+        """Store `session`, or return the session of another incarnation or user, which stays.
 
         A session of the same incarnation is replaced: its client has reconnected.
 
@@ -121,7 +125,9 @@ class ClientTable:
             BrokerBusy: The client is new, and no more clients fit.
         """
         known = self._sessions.get(session.client_id)
-        if known is not None and known.incarnation != session.incarnation:
+        if known is not None and not (
+            known.incarnation == session.incarnation and _may_replace(known, session)
+        ):
             return known
         if known is None:
             self._take(session.bytes)
@@ -245,6 +251,11 @@ class ClientTable:
             del members[session.client_id]
             if not members:
                 del self._members[group]
+
+
+def _may_replace(known: ClientSession, session: ClientSession) -> bool:
+    """Return whether two sessions have the same user. A session without one is nobody's."""
+    return known.user is None or known.user == session.user
 
 
 def _session_bytes(

@@ -34,6 +34,11 @@ class ReportedPermits:
         self._rpc = rpc
         self._call = call
 
+    @property
+    def user(self) -> str | None:
+        """Name of the caller; None = an unknown identity."""
+        return self.caller.name
+
     def allows(self, need: Need | None) -> bool:
         """Return whether the caller has a permission; None = the one of every known identity."""
         return self.caller.allows(need)

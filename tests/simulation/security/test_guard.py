@@ -277,6 +277,44 @@ def test_foreign_message_cannot_be_sent_back_to_a_group_of_ones_own(
     run_in_virtual_time(main())
 
 
+@pytest.mark.parametrize("incarnation", ["1", "2"])
+def test_foreign_user_cannot_take_the_client_id_of_a_client_whose_stream_broke(
+    guard: Guard, identities: Users, incarnation: str
+) -> None:
+    async def main() -> None:
+        async with tenants(guard, identities) as all_:
+            session, _ = await all_.shop.open_session("shop@1", membership("shop", "orders"))
+            for is_broken in (False, True):
+                if is_broken:
+                    session.cancel()
+                    await asyncio.sleep(0.01)
+                _, welcome = await all_.bank.open_session("shop@1", incarnation=incarnation)
+                assert welcome.status.code == ResponseCode.INVALID_PARAMETER
+                why = "client id 'shop@1' is in use by another user"
+                assert welcome.status.remark == why
+            request = groups.ListMembersRequest(group="shop")
+            reply = await all_.shop.call(service_methods.LIST_MEMBERS, request)
+            assert list(reply.client_ids) == ["shop@1"]
+            _, welcome = await all_.shop.open_session("shop@1", membership("shop", "orders"))
+            assert not welcome.status.code
+            await asyncio.sleep(20)  # the refused hello does not count as a broken stream
+            reply = await all_.shop.call(service_methods.LIST_MEMBERS, request)
+            assert list(reply.client_ids) == ["shop@1"]
+
+    run_in_virtual_time(main())
+
+
+def test_foreign_user_cannot_displace_a_stream_of_sends(guard: Guard, identities: Users) -> None:
+    async def main() -> None:
+        async with tenants(guard, identities) as all_:
+            sender = await all_.shop.open_sender(incarnation="1")
+            await all_.bank.open_sender(incarnation="1")
+            await sender.send(sender.record("orders", b"1"))
+            assert await all_.stored("orders") == [b"1"]
+
+    run_in_virtual_time(main())
+
+
 async def open_session(client: Client, hello: groups.Hello) -> SessionStream:
     stream = client.connection.open(service_methods.SESSION)
     await stream.write(groups.SessionRequest(hello=hello))

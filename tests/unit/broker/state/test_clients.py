@@ -10,8 +10,10 @@ def table() -> ClientTable:
     return ClientTable(broken_ms=10_000, silent_ms=60_000)
 
 
-def session(client_id: str, incarnation: str = "1", now_ms: int = 0) -> ClientSession:
-    return ClientSession(client_id, incarnation, Address("127.0.0.1", 5), 0, now_ms)
+def session(
+    client_id: str, incarnation: str = "1", now_ms: int = 0, user: str | None = None
+) -> ClientSession:
+    return ClientSession(client_id, incarnation, Address("127.0.0.1", 5), 0, now_ms, user=user)
 
 
 def member(group: str = "G", expression: str = "*", version_ms: int = 0) -> GroupMembership:
@@ -167,3 +169,32 @@ def test_room_for_clients_comes_back_whichever_way_they_go() -> None:
         assert clients.remove(first) == set()
         assert clients.remove(again) == {"G"}
         assert len(clients) == 0
+
+
+@pytest.mark.parametrize("incarnation", ["1", "2"])
+@pytest.mark.parametrize("user", ["mallory", None])
+def test_client_id_belongs_to_its_user_until_its_session_is_removed(
+    incarnation: str, user: str | None
+) -> None:
+    clients = table()
+    own = session("a", user="shop")
+    assert clients.hello(own) is None
+    other = session("a", incarnation, user=user)
+    for _ in ("open", "broken"):
+        assert clients.displaced(other) is None
+        assert clients.hello(other) is own
+        assert clients.is_current(own)
+        clients.broke(own, now_ms=0)
+    assert clients.displaced(session("a", "2", user="shop")) is own
+    assert clients.hello(session("a", user="shop")) is None
+    current = clients.live("a")
+    assert current is not None
+    clients.remove(current)
+    assert clients.hello(other) is None
+
+
+def test_client_id_from_before_the_first_user_may_be_taken() -> None:
+    clients = table()
+    old = session("a")
+    assert clients.hello(old) is None
+    assert clients.hello(session("a", user="shop")) is None
