@@ -111,6 +111,7 @@ class GroupService:
             return
         finally:
             sessions.broke(session)
+            outbox.written()
 
     async def _read_heartbeats(
         self,

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from ternmq_broker.groups.subscription_consistency import SubscriptionConsistency
@@ -19,19 +20,40 @@ logger = logging.getLogger(__name__)
 COMMANDS_MAX: Final = 4096
 """Commands that may wait for one client to read them."""
 
+REPLY_BYTES_MAX: Final = 8 << 20
+"""Bytes of the replies to its requests that may wait for one client."""
+
+ALL_REPLY_BYTES_MAX: Final = 64 << 20
+"""Bytes of the replies that may wait for all clients of a broker together."""
+
 DIFFERENCES_PAUSE_MS: Final = 5_000
 """Least time between two comparisons of the subscriptions of a group with differences."""
+
+
+@dataclass(slots=True)
+class WaitingBytes:
+    """Bytes of the replies that wait in every outbox of a broker. Owned by `SessionManager`."""
+
+    total: int = 0
 
 
 class SessionOutbox:
     """Commands and changes that wait for one session's stream. Owned by the stream's handler.
 
+    Args:
+        waiting: Bytes of the replies in this and other outboxes.
+
     Attributes:
         is_over: True when this side ended the session; the stream ends too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, waiting: WaitingBytes | None = None) -> None:
         self.is_over = False
+        self._waiting = waiting or WaitingBytes()
+        self._bytes = 0
+        """Bytes of the replies that wait or are being written."""
+        self._taken_bytes = 0
+        """Bytes of those that are being written."""
         self._groups: dict[str, None] = {}
         self._differences: dict[str, Sequence[str]] = {}
         """Differences between the members of a group as last sent to the client, by group."""
@@ -53,24 +75,41 @@ class SessionOutbox:
             self._changed.set()
 
     def command(self, reply: groups.SessionReply) -> bool:
-        """Queue a command; return False when too many wait already."""
+        """Queue a command; return False when too many wait already, or too many bytes of replies.
+
+        Other commands have no limit of bytes: only clients send replies.
+        """
         if self.is_over or len(self._commands) >= COMMANDS_MAX:
             return False
+        size = reply.ByteSize() if reply.HasField("reply_arrived") else 0
+        if size and (
+            self._bytes + size > REPLY_BYTES_MAX or self._waiting.total + size > ALL_REPLY_BYTES_MAX
+        ):
+            return False
+        self._count(size)
         self._commands.append(reply)
         self._changed.set()
         return True
 
     def end(self) -> None:
-        """End the stream."""
+        """End the stream, and forget the commands that wait."""
         self.is_over = True
+        self._commands.clear()
+        self._count(self._taken_bytes - self._bytes)
         self._changed.set()
+
+    def written(self) -> None:
+        """Forget the bytes of the replies taken last: they are written, or the stream is over."""
+        self._count(-self._taken_bytes)
+        self._taken_bytes = 0
 
     async def next(self) -> list[groups.SessionReply]:
         """Wait for replies and return them, at least one; none when the session is over.
 
         Commands keep their order, behind changes of members and differences. Cancelling is safe:
-        the replies stay queued.
+        the replies stay queued. A call means that the replies of the call before are written.
         """
+        self.written()
         while not (self._groups or self._differing or self._commands or self.is_over):
             self._changed.clear()
             await self._changed.wait()
@@ -88,7 +127,12 @@ class SessionOutbox:
         self._groups.clear()
         self._differing.clear()
         self._commands.clear()
+        self._taken_bytes = self._bytes
         return replies
+
+    def _count(self, growth: int) -> None:
+        self._bytes += growth
+        self._waiting.total += growth
 
 
 class SessionManager:
@@ -118,6 +162,7 @@ class SessionManager:
         self._on_group = on_group
         self._must_agree = must_agree
         self._outboxes: dict[ClientSession, SessionOutbox] = {}
+        self._waiting = WaitingBytes()
         self._consistency = SubscriptionConsistency()
         self._differences: dict[str, Sequence[str]] = {}
         """Differences between the members of a group as last sent, by group; never empty."""
@@ -148,7 +193,7 @@ class SessionManager:
             return other
         if previous is not None:
             self._end_stream(previous)
-        outbox = self._outboxes[session] = SessionOutbox()
+        outbox = self._outboxes[session] = SessionOutbox(self._waiting)
         logger.info(
             "session opened client=%s address=%s again=%s",
             session.client_id,
@@ -199,7 +244,7 @@ class SessionManager:
 
         Returns:
             True when the command is queued for the client's stream; False without a stream, or
-            when too many commands wait.
+            when too many commands or bytes of replies wait.
         """
         outbox = self._outboxes.get(session)
         return outbox is not None and outbox.command(reply)
@@ -219,7 +264,7 @@ class SessionManager:
 
     def broke(self, session: ClientSession) -> None:
         """Record the end of a session's stream; after a goodbye the session is removed already."""
-        self._outboxes.pop(session, None)
+        self._end_stream(session)
         if self._table.is_current(session):
             self._table.broke(session, now_ms=self._clock.monotonic_ms())
 

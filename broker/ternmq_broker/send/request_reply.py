@@ -52,7 +52,7 @@ class ReplyForwarder:
 
         Raises:
             RefusedError: The reply names no client or request, or the client is not connected to
-                this broker, or its Session accepts no command.
+                this broker, or too many replies wait for it or all clients (SYSTEM_BUSY).
         """
         correlation_id = properties.get(CORRELATION_ID, "")
         client_id = properties.get(REPLY_TO_CLIENT, "")
@@ -62,6 +62,9 @@ class ReplyForwarder:
         session = self.sessions.table.live(client_id)
         arrived = groups.ReplyArrived(correlation_id=correlation_id, record=record)
         command = groups.SessionReply(reply_arrived=arrived)
-        if session is None or not self.sessions.command(session, command):
+        if session is None or session.broken_at_ms is not None:
             remark = f"client {client_id!r}, which waits for the reply, is not connected"
             raise refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+        if not self.sessions.command(session, command):
+            remark = f"client {client_id!r}, or all clients, have too many unread replies"
+            raise refusal(ResponseCode.SYSTEM_BUSY, remark)

@@ -83,6 +83,8 @@ class SendService:
         is_reply = replies is not None and replies.is_reply(request.topic, request.properties)
         if processor.admission.is_closing or not is_reply:
             processor.check_takes()
+        if not processor.admission.has_capacity(0):
+            raise refusal(ResponseCode.SYSTEM_BUSY, "too many received bytes are unanswered")
         sender = self._sender(
             call, request.auto_create if request.HasField("auto_create") else None
         )
@@ -94,8 +96,6 @@ class SendService:
                 return messages.SendReply(
                     message_id=key, offset_message_id=nowhere, queue_id=queue_id, queue_offset=-1
                 )
-        if not processor.admission.has_capacity(0):
-            raise refusal(ResponseCode.SYSTEM_BUSY, "too many received bytes are unanswered")
         processor.admission.took(len(record))
         try:
             stored = await processor.store(

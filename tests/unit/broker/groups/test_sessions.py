@@ -7,8 +7,10 @@ import pytest
 from ternmq_broker.groups.sessions import (
     COMMANDS_MAX,
     DIFFERENCES_PAUSE_MS,
+    REPLY_BYTES_MAX,
     SessionManager,
     SessionOutbox,
+    WaitingBytes,
 )
 from ternmq_broker.groups.subscription_consistency import SubscriptionSet, subscription_set_of
 from ternmq_broker.state.clients import ClientSession, ClientTable, GroupMembership
@@ -47,6 +49,62 @@ def test_commands_to_a_client_that_does_not_read_are_bounded() -> None:
     outbox = SessionOutbox()
     assert all(outbox.command(command(number)) for number in range(COMMANDS_MAX))
     assert not outbox.command(command(0))
+
+
+def reply_of(size: int) -> groups.SessionReply:
+    return groups.SessionReply(reply_arrived=groups.ReplyArrived(record=bytes(size)))
+
+
+def test_unread_replies_are_bounded_by_their_bytes_until_they_are_written() -> None:
+    async def main() -> None:
+        outbox, large = SessionOutbox(), reply_of(REPLY_BYTES_MAX // 3)
+        assert [outbox.command(large) for _ in range(3)] == [True, True, False]
+        assert outbox.command(command(1)), "other commands have no bytes"
+        assert len(await outbox.next()) == 3
+        assert not outbox.command(large), "the replies are still being written"
+        assert outbox.command(command(2))
+        assert len(await outbox.next()) == 1
+        assert [outbox.command(large) for _ in range(3)] == [True, True, False]
+
+    run_in_virtual_time(main())
+
+
+def test_unread_replies_of_all_clients_are_bounded_and_forgotten_with_their_sessions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ternmq_broker.groups.sessions.ALL_REPLY_BYTES_MAX", 1000)
+    waiting = WaitingBytes()
+    one, two = SessionOutbox(waiting), SessionOutbox(waiting)
+
+    async def main() -> None:
+        assert one.command(reply_of(600))
+        assert not two.command(reply_of(600))
+        assert two.command(reply_of(100))
+        assert len(await one.next()) == 1
+        one.end()
+        assert not two.command(reply_of(600)), "a stream that nobody reads is still being written"
+        one.written()
+        assert two.command(reply_of(600))
+        two.end()
+        assert waiting.total == 0
+
+    run_in_virtual_time(main())
+
+
+def test_broken_session_keeps_no_replies() -> None:
+    async def main() -> None:
+        members = Members()
+        members.join("a", "x")
+        session, outbox = members.streams["a"]
+        assert members.sessions.command(session, reply_of(REPLY_BYTES_MAX // 2))
+        members.sessions.broke(session)
+        assert outbox.is_over
+        members.join("a", "x")
+        session, _ = members.streams["a"]
+        replies = [reply_of(REPLY_BYTES_MAX // 3) for _ in range(2)]
+        assert all(members.sessions.command(session, each) for each in replies)
+
+    run_in_virtual_time(main())
 
 
 def test_closed_session_takes_no_command() -> None:
