@@ -179,11 +179,13 @@ class NameServerService:
         await self._settings.put(request.namespace, request.key, request.value)
         return pb.PutKvReply()
 
-    async def get_kv(self, request: pb.GetKvRequest, _call: Call) -> pb.GetKvReply:
-        """Return one setting, or those of a namespace."""
+    async def get_kv(self, request: pb.GetKvRequest, call: Call) -> pb.GetKvReply:
+        """Return one setting, or those of a namespace: of topics those the caller may know."""
         check_setting_name("namespace", request.namespace)
         if not request.key:
             values = self._settings.table.values(request.namespace)
+            if request.namespace == ORDER_NAMESPACE:
+                values = {key: values[key] for key in values if _knows(call.permits, key)}
             check_namespace_size(request.namespace, values)
             return pb.GetKvReply(values=values)
         value = self._settings.table.get(request.namespace, request.key)

@@ -76,7 +76,9 @@ def _measured(request: admin.MeasureQueuesRequest) -> Iterable[Alternatives]:
 
 
 def _setting(request: nameserver.GetKvRequest) -> Iterable[Alternatives]:
-    return _KNOWN if request.namespace == ORDER_NAMESPACE else ((_ADMIN,),)
+    if request.namespace != ORDER_NAMESPACE:
+        return ((_ADMIN,),)
+    return (to_know_topic(request.key),) if request.key else _KNOWN
 
 
 def _put_topic(request: admin.PutTopicRequest) -> Iterable[Alternatives]:
@@ -99,10 +101,13 @@ def _put_group(request: admin.PutGroupRequest) -> Iterable[Alternatives]:
     return (_administers(request.settings.group),)
 
 
-def _change_group(
-    request: admin.DeleteGroupRequest | admin.ResetOffsetsRequest,
-) -> Iterable[Alternatives]:
+def _delete_group(request: admin.DeleteGroupRequest) -> Iterable[Alternatives]:
     return (_administers(request.group),)
+
+
+def _reset(request: admin.ResetOffsetsRequest) -> Iterable[Alternatives]:
+    """Return the items of a reset, whose reply tells offsets of the topic."""
+    return (_administers(request.group), to_know_topic(request.topic))
 
 
 def _clone(request: admin.CloneOffsetsRequest) -> Iterable[Alternatives]:
@@ -227,7 +232,7 @@ RULES: Final[Mapping[Rpc, Rule]] = {
     service_methods.GET_CLUSTER: _any_known,
     service_methods.LIST_TOPICS: _any_known,  # which of all topics: the handler
     service_methods.PUT_KV: _admin,
-    service_methods.GET_KV: _setting,
+    service_methods.GET_KV: _setting,  # which of all topics: the handler
     service_methods.DELETE_KV: _admin,
     service_methods.WIPE_WRITE_PERMISSION: _admin,
     service_methods.ADD_WRITE_PERMISSION: _admin,
@@ -260,14 +265,14 @@ RULES: Final[Mapping[Rpc, Rule]] = {
     service_methods.DELETE_TOPIC: _delete_topic,
     service_methods.DESCRIBE_TOPIC: _topic_use,
     service_methods.LIST_GROUPS: _any_known,  # which of all groups: the handler
-    service_methods.DESCRIBE_GROUP: _group_use,
+    service_methods.DESCRIBE_GROUP: _group_use,  # progress in which topics: the handler
     service_methods.DESCRIBE_BROKER: _admin,
     service_methods.CLEAN_STORE: _admin,
     service_methods.DESCRIBE_STORE: _admin,
     service_methods.PUT_GROUP: _put_group,
-    service_methods.DELETE_GROUP: _change_group,
-    service_methods.RESET_OFFSETS: _change_group,
-    service_methods.CLONE_OFFSETS: _clone,
+    service_methods.DELETE_GROUP: _delete_group,
+    service_methods.RESET_OFFSETS: _reset,
+    service_methods.CLONE_OFFSETS: _clone,  # which of all topics: the handler
     service_methods.DESCRIBE_CONSUMER: _group_use,
     service_methods.LIST_PRODUCERS: _producers,
     service_methods.DESCRIBE_STATISTICS: _admin,

@@ -5,6 +5,7 @@ Source: RocketMQ `AdminBrokerProcessor`, `SubscriptionGroupManager`.
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from ternmq_broker.admin.lag import add_times
 from ternmq_broker.admin.resets import OffsetReset, QueueState, is_cloned, reset
@@ -17,13 +18,13 @@ from ternmq_broker.state.groups import check_settings
 from ternmq_broker.state.table_file import save_all
 from ternmq_model.errors import RefusedError, invalid, refusal
 from ternmq_model.names import check_stored_group, check_topic, is_system_group
-from ternmq_model.permission import to_know_group
+from ternmq_model.permission import to_know_group, to_know_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.converters import group_settings_from_pb, group_settings_to_pb
 from ternmq_remoting.pagination import page_of
-from ternmq_remoting.rpc import Call, Handler, unary
+from ternmq_remoting.rpc import EVERYTHING, Call, Handler, Permits, unary
 from ternmq_remoting.service_methods import (
     CLONE_OFFSETS,
     DELETE_GROUP,
@@ -141,7 +142,10 @@ class GroupAdminService:
     async def clone_offsets(
         self, request: admin.CloneOffsetsRequest, call: Call
     ) -> admin.CloneOffsetsReply:
-        """Copy the offsets of one group to another; the reply comes when they are on disk."""
+        """Copy the offsets of one group to another; the reply comes when they are on disk.
+
+        It copies those in topics about which the caller may know.
+        """
         source, group = check_stored_group(request.from_group), _check_changeable(request.to_group)
         self._check_is_known(source)
         if source == group:
@@ -152,7 +156,7 @@ class GroupAdminService:
         changes = [
             OffsetReset(topic, queue_id, self._offsets.query(group, topic, queue_id), offset)
             for topic, queues in self._offsets.topics_of(source).items()
-            if is_cloned(topic, request.topic)
+            if is_cloned(topic, request.topic) and _knows(call.permits, topic)
             for queue_id, offset in queues.items()
         ]
         if not changes:
@@ -186,7 +190,10 @@ class GroupAdminService:
     async def describe_group(
         self, request: admin.DescribeGroupRequest, call: Call
     ) -> admin.DescribeGroupReply:
-        """Return the members, offsets and settings of a group."""
+        """Return the members, offsets and settings of a group.
+
+        It has the offsets in topics about which the caller may know.
+        """
         group = check_stored_group(request.group)
         members = self._sessions.table.members(group)
         offsets = self._offsets.topics_of(group)
@@ -199,7 +206,7 @@ class GroupAdminService:
             differences=self._sessions.differences(group),
         )
         subscribed = {topic for each in members for topic in each.memberships[group].subscriptions}
-        for topic in sorted(subscribed | offsets.keys()):
+        for topic in filter(partial(_knows, call.permits), sorted(subscribed | offsets.keys())):
             config, kept = self._topics.get(topic), offsets.get(topic, {})
             queues = set(kept) | set(range(config.read_queues if config else 0))
             for queue_id in sorted(queues):
@@ -317,6 +324,10 @@ def _check_changeable(group: str) -> str:
     if is_system_group(check_stored_group(group)):
         raise refusal(ResponseCode.NO_PERMISSION, f"group {group!r} belongs to the broker")
     return group
+
+
+def _knows(permits: Permits, topic: str) -> bool:
+    return permits is EVERYTHING or any(map(permits.allows, to_know_topic(topic)))
 
 
 def _change_to_pb(change: OffsetReset) -> admin.OffsetChange:

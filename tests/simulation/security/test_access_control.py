@@ -209,6 +209,14 @@ def test_users_see_the_topics_about_which_they_may_know() -> None:
                 service_methods.LIST_TOPICS, pb.ListTopicsRequest()
             )
             assert {"other0", "other4", "orders", "own"} <= {*every.topics}
+            for key in ("own", "other0"):
+                put = pb.PutKvRequest(namespace="ORDER_TOPIC_CONFIG", key=key, value="broker-a:4")
+                await (await all_.client("ns1", "root")).call(service_methods.PUT_KV, put)
+            orders = pb.GetKvRequest(namespace="ORDER_TOPIC_CONFIG")
+            told = await shop.call(service_methods.GET_KV, orders)
+            assert dict(told.values) == {"own": "broker-a:4"}
+            orders.key = "other0"
+            assert await is_refused(shop.call(service_methods.GET_KV, orders))
 
     run_in_virtual_time(main())
 

@@ -277,6 +277,35 @@ def test_foreign_message_cannot_be_sent_back_to_a_group_of_ones_own(
     run_in_virtual_time(main())
 
 
+def test_group_tells_nothing_about_foreign_topics(guard: Guard, identities: Users) -> None:
+    async def main() -> None:
+        both = [of_group(name, Action.ADMIN) for name in ("shop", "copy")]
+        identities.grant(SHOP, *NEEDS[SHOP], *both)
+        identities.grant(ROOT, *NEEDS[ROOT], *both)
+        async with tenants(guard, identities) as all_:
+            await all_.bank.send("flights")
+            await all_.shop.open_session("shop@1", membership("shop", "orders"))
+            reset = admin.ResetOffsetsRequest(group="shop", topic="flights", last=True)
+            with pytest.raises(PermissionRefused, match="topic:flights"):
+                await all_.shop.call(service_methods.RESET_OFFSETS, reset)
+            reply = await all_.root.call(service_methods.RESET_OFFSETS, reset)
+            assert reply.changes[0].after == 1
+            reset.topic = "orders"
+            await all_.shop.call(service_methods.RESET_OFFSETS, reset)
+            clone = admin.CloneOffsetsRequest(from_group="shop", to_group="copy")
+            cloned = await all_.shop.call(service_methods.CLONE_OFFSETS, clone)
+            assert {each.topic for each in cloned.changes} == {"orders"}
+            cloned = await all_.root.call(service_methods.CLONE_OFFSETS, clone)
+            assert {each.topic for each in cloned.changes} == {"flights", "orders"}
+            request = admin.DescribeGroupRequest(group="shop")
+            told = await all_.shop.call(service_methods.DESCRIBE_GROUP, request)
+            assert {each.topic for each in told.progress} == {"orders"}
+            told = await all_.root.call(service_methods.DESCRIBE_GROUP, request)
+            assert {each.topic for each in told.progress} == {"flights", "orders"}
+
+    run_in_virtual_time(main())
+
+
 @pytest.mark.parametrize("incarnation", ["1", "2"])
 def test_foreign_user_cannot_take_the_client_id_of_a_client_whose_stream_broke(
     guard: Guard, identities: Users, incarnation: str

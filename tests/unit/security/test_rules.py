@@ -43,6 +43,7 @@ TABLE: Final[tuple[tuple[Any, Any, tuple[str, ...]], ...]] = (
     (rpc.PUT_KV, nameserver.PutKvRequest(), ("admin cluster",)),
     (rpc.GET_KV, nameserver.GetKvRequest(namespace="other"), ("admin cluster",)),
     (rpc.GET_KV, nameserver.GetKvRequest(namespace="ORDER_TOPIC_CONFIG"), ("known",)),
+    (rpc.GET_KV, nameserver.GetKvRequest(namespace="ORDER_TOPIC_CONFIG", key="T"), (USE_OF_T,)),
     (rpc.DELETE_KV, nameserver.DeleteKvRequest(), ("admin cluster",)),
     (rpc.WIPE_WRITE_PERMISSION, nameserver.WipeWritePermissionRequest(), ("admin cluster",)),
     (rpc.ADD_WRITE_PERMISSION, nameserver.AddWritePermissionRequest(), ("admin cluster",)),
@@ -164,7 +165,11 @@ TABLE: Final[tuple[tuple[Any, Any, tuple[str, ...]], ...]] = (
         ("admin group:G",),
     ),
     (rpc.DELETE_GROUP, admin.DeleteGroupRequest(group="G"), ("admin group:G",)),
-    (rpc.RESET_OFFSETS, admin.ResetOffsetsRequest(group="G"), ("admin group:G",)),
+    (
+        rpc.RESET_OFFSETS,
+        admin.ResetOffsetsRequest(group="G", topic="T"),
+        ("admin group:G", USE_OF_T),
+    ),
     (
         rpc.CLONE_OFFSETS,
         admin.CloneOffsetsRequest(from_group="F", to_group="G"),

@@ -59,13 +59,13 @@ ROWS: tuple[tuple[Any, Any, str | None, str], ...] = (
     (
         rpc.RESET_OFFSETS,
         admin.ResetOffsetsRequest(group="G", topic="T", queue_ids=[1, 2], at_ms=7),
-        "group:G",
+        "group:G,topic:T",
         "group=G topic=T queues=1,2 to at_ms=7",
     ),
     (
         rpc.RESET_OFFSETS,
         admin.ResetOffsetsRequest(group="G", topic="T"),
-        "group:G",
+        "group:G,topic:T",
         "group=G topic=T queues=all to nothing",
     ),
     (
