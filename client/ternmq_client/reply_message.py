@@ -15,6 +15,7 @@ from ternmq_model.properties import (
     CLUSTER,
     CORRELATION_ID,
     MESSAGE_TYPE,
+    REPLY,
     REPLY_TO_CLIENT,
     RESERVED,
     TTL,
@@ -93,6 +94,6 @@ def reply_of(request: StoredMessage, properties: Mapping[str, str]) -> tuple[str
         if name in RESERVED:
             raise IllegalMessage(f"property {name!r} is reserved; choose another name")
         check_property(name, value)
-    told = {**properties, MESSAGE_TYPE: "reply"}
+    told = {**properties, MESSAGE_TYPE: REPLY}
     told |= {name: asked[name] for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL) if name in asked}
     return asked[CLUSTER] + REPLY_SUFFIX, told

@@ -1,7 +1,9 @@
 """Permissions: what an identity may do to what. Pure.
 
 A topic of a group (retry, dead letters) belongs to that group: who may consume in the group may
-read and write it. Other system topics belong to the cluster.
+read both and send a message back to retry topics. Dead letters are stored by brokers; only
+administrators of the group send some. Other system topics, and those of replies, belong to the
+cluster.
 """
 
 from dataclasses import dataclass
@@ -70,12 +72,16 @@ def to_read(topic: str) -> Need:
     return _of_topic(topic, Action.SUBSCRIBE)
 
 
-def to_publish(topic: str) -> Need | None:
+def to_publish(topic: str, *, is_reply: bool = False) -> Need | None:
     """Return the permission to send to a topic; None = every known identity may.
 
     Traces and replies to requests are by-products of other calls, whose callers may send them.
+
+    Args:
+        topic: Topic of the message.
+        is_reply: True for a message that says that it is a reply.
     """
-    if topic == TRACE_TOPIC or topic.endswith(REPLY_SUFFIX):
+    if topic == TRACE_TOPIC or (is_reply and topic.endswith(REPLY_SUFFIX)):
         return None
     return _of_topic(topic, Action.PUBLISH)
 
@@ -96,11 +102,15 @@ def to_know_group(group: str) -> tuple[Need, ...]:
 
 
 def _of_topic(topic: str, action: Action) -> Need:
-    for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+    # A member may send a message back by itself. An operator's redrive sends a dead letter to the
+    # topic from which it claims to come.
+    for prefix, publish in (
+        (RETRY_PREFIX, Action.SUBSCRIBE),
+        (DEAD_LETTER_PREFIX, Action.ADMIN),
+    ):
         if topic.startswith(prefix):
-            if action is Action.PUBLISH:
-                action = Action.SUBSCRIBE  # a member may send a message back by itself
-            return of_group(topic.removeprefix(prefix), action)
-    if is_system_topic(topic):
+            needed = publish if action is Action.PUBLISH else action
+            return of_group(topic.removeprefix(prefix), needed)
+    if is_system_topic(topic) or topic.endswith(REPLY_SUFFIX):
         return Action.ADMIN, CLUSTER
     return action, Resource(ResourceKind.TOPIC, topic)

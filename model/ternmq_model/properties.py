@@ -58,6 +58,9 @@ CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
 TTL: Final = "TTL"
 MESSAGE_TYPE: Final = "MSG_TYPE"
+REPLY: Final = "reply"
+"""Value of `MESSAGE_TYPE` in replies."""
+
 CRC32: Final = "__CRC32#"
 
 KEY_SEPARATOR: Final = " "

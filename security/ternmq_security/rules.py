@@ -20,6 +20,7 @@ from ternmq_model.permission import (
     to_publish,
     to_read,
 )
+from ternmq_model.properties import MESSAGE_TYPE, REPLY
 from ternmq_model.route import ORDER_NAMESPACE
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -181,7 +182,8 @@ def _session(request: groups.SessionRequest) -> Iterable[Alternatives]:
 
 
 def _send(request: messages.SendRequest) -> Iterable[Alternatives]:
-    return ((to_publish(request.topic),),)
+    is_reply = request.properties.get(MESSAGE_TYPE) == REPLY
+    return ((to_publish(request.topic, is_reply=is_reply),),)
 
 
 def _send_stream(request: messages.SendStreamRequest) -> Iterable[Alternatives]:

@@ -52,6 +52,8 @@ class SenderInfo:
 
     new_topic_queues: int
     permits: Permits = EVERYTHING
+    is_reply: bool = False
+    """True for a reply to a request of this cluster, which each user may send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +268,7 @@ class MessageWriter:
 def _check_publish(topic: str, sender: SenderInfo) -> RefusedError | None:
     """Return the refusal of records for a topic; None when the sender may publish to it."""
     try:
-        sender.permits.check(to_publish(topic))
+        sender.permits.check(to_publish(topic, is_reply=sender.is_reply))
     except RefusedError as error:
         return error
     return None

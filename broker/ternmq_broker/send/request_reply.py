@@ -12,7 +12,7 @@ from ternmq_broker.state.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
 from ternmq_model.names import REPLY_SUFFIX
-from ternmq_model.properties import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO_CLIENT
+from ternmq_model.properties import CORRELATION_ID, MESSAGE_TYPE, REPLY, REPLY_TO_CLIENT
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
 
@@ -40,7 +40,7 @@ class ReplyForwarder:
 
     def is_reply(self, topic: str, properties: Mapping[str, str]) -> bool:
         """Return whether a message to `topic` is a reply; the first reply creates its topic."""
-        if topic != self.topic or properties.get(MESSAGE_TYPE) != "reply":
+        if topic != self.topic or properties.get(MESSAGE_TYPE) != REPLY:
             return False
         if self.topics.add_missing(topic, now_ms=self.clock.wall_ms()):
             logger.info("topic created topic=%s queues=1 by=reply", topic)

@@ -1,6 +1,7 @@
 """Send and SendStream: RPCs of producers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from ternmq_broker.send.message_writer import SenderInfo
@@ -90,6 +91,7 @@ class SendService:
         )
         record, key, queue_id = self._record(request, sender)
         if replies is not None and is_reply:
+            sender = replace(sender, is_reply=True)
             replies.forward(record, request.properties)
             if not replies.are_stored:
                 nowhere = offset_message_id(sender.store_host, PhysicalOffset(0))

@@ -306,6 +306,48 @@ def test_group_tells_nothing_about_foreign_topics(guard: Guard, identities: User
     run_in_virtual_time(main())
 
 
+def test_each_user_may_reply_and_nobody_may_write_other_topics_of_that_form(
+    guard: Guard, identities: Users
+) -> None:
+    replies, reply = "DefaultCluster_REPLY_TOPIC", {"MSG_TYPE": "reply"}
+
+    async def main() -> None:
+        async with tenants(guard, identities) as all_:
+            await all_.root.put_topic("mine_REPLY_TOPIC", 1)
+            session, _ = await all_.shop.open_session("shop@1")
+            told = {"CORRELATION_ID": "c", "REPLY_TO_CLIENT": "shop@1"}
+            answer = await all_.bank.send(replies, b"42", properties={**reply, **told})
+            assert answer.queue_offset == 0
+            forwarded = await session.read()
+            assert forwarded is not None
+            assert forwarded.reply_arrived.correlation_id == "c"
+            sender = await all_.bank.open_sender()
+            for name, properties in ((replies, {}), ("mine_REPLY_TOPIC", reply)):
+                with pytest.raises(PermissionRefused, match="may not administer cluster"):
+                    await all_.bank.send(name, properties=properties)
+                stored = await sender.send(sender.record(name, properties=properties))
+                assert [each.status.code for each in stored.refused] == [ResponseCode.NO_PERMISSION]
+            half = {**reply, **told, "TRAN_MSG": "true", "PGROUP": GROUP}
+            with pytest.raises(PermissionRefused, match=f"may not publish to group:{GROUP}"):
+                await all_.shop.send(replies, properties=half)
+            assert await all_.stored("mine_REPLY_TOPIC") == []
+
+    run_in_virtual_time(main())
+
+
+def test_member_sends_no_dead_letters_by_itself(guard: Guard, identities: Users) -> None:
+    async def main() -> None:
+        async with tenants(guard, identities) as all_:
+            letter = {"DLQ_ORIGIN_TOPIC": "flights"}
+            with pytest.raises(PermissionRefused, match="may not administer group:shop"):
+                await all_.shop.send("%DLQ%shop", properties=letter)
+            sender = await all_.shop.open_sender()
+            stored = await sender.send(sender.record("%DLQ%shop", properties=letter))
+            assert [each.status.code for each in stored.refused] == [ResponseCode.NO_PERMISSION]
+
+    run_in_virtual_time(main())
+
+
 @pytest.mark.parametrize("incarnation", ["1", "2"])
 def test_foreign_user_cannot_take_the_client_id_of_a_client_whose_stream_broke(
     guard: Guard, identities: Users, incarnation: str

@@ -28,8 +28,13 @@ def test_topic_of_users_needs_its_own_permission() -> None:
 
 @pytest.mark.parametrize("prefix", ["%RETRY%", "%DLQ%"])
 def test_topics_of_a_group_belong_to_its_members(prefix: str) -> None:
-    assert to_read(prefix + "shop") == to_publish(prefix + "shop") == of_group("shop")
+    assert to_read(prefix + "shop") == of_group("shop")
     assert to_administer(prefix + "shop") == (Action.ADMIN, SHOP)
+
+
+def test_members_send_to_the_retry_topic_and_administrators_to_the_dead_letters() -> None:
+    assert to_publish("%RETRY%shop") == of_group("shop")
+    assert to_publish("%DLQ%shop") == (Action.ADMIN, SHOP)
 
 
 def test_system_topics_belong_to_the_cluster() -> None:
@@ -38,6 +43,12 @@ def test_system_topics_belong_to_the_cluster() -> None:
 
 
 def test_traces_and_replies_are_sent_by_every_known_identity_and_read_by_administrators() -> None:
+    assert to_publish("RMQ_SYS_TRACE_TOPIC") is None
+    assert to_publish("DefaultCluster_REPLY_TOPIC", is_reply=True) is None
+    assert to_publish("orders", is_reply=True) == (Action.PUBLISH, ORDERS)
     for topic in ("RMQ_SYS_TRACE_TOPIC", "DefaultCluster_REPLY_TOPIC"):
-        assert to_publish(topic) is None
-    assert to_read("RMQ_SYS_TRACE_TOPIC") == (Action.ADMIN, CLUSTER)
+        assert to_read(topic) == to_administer(topic) == (Action.ADMIN, CLUSTER)
+
+
+def test_topic_of_replies_is_no_topic_of_a_tenant() -> None:
+    assert to_publish("orders_REPLY_TOPIC") == (Action.ADMIN, CLUSTER)
