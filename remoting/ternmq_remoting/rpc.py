@@ -137,7 +137,10 @@ class Permits(Protocol):
 class Everything:
     """Permissions of every caller where no users exist: all."""
 
-    user: Final = None
+    @property
+    def user(self) -> str | None:
+        """Return None."""
+        return None
 
     def allows(self, need: Need | None) -> bool:
         """Return True."""

@@ -31,10 +31,10 @@ DIFFERENCES_PAUSE_MS: Final = 5_000
 
 
 @dataclass(slots=True)
-class WaitingBytes:
+class WaitingTotal:
     """Bytes of the replies that wait in every outbox of a broker. Owned by `SessionManager`."""
 
-    total: int = 0
+    bytes: int = 0
 
 
 class SessionOutbox:
@@ -47,9 +47,9 @@ class SessionOutbox:
         is_over: True when this side ended the session; the stream ends too.
     """
 
-    def __init__(self, waiting: WaitingBytes | None = None) -> None:
+    def __init__(self, waiting: WaitingTotal | None = None) -> None:
         self.is_over = False
-        self._waiting = waiting or WaitingBytes()
+        self._waiting = waiting or WaitingTotal()
         self._bytes = 0
         """Bytes of the replies that wait or are being written."""
         self._taken_bytes = 0
@@ -83,7 +83,7 @@ class SessionOutbox:
             return False
         size = reply.ByteSize() if reply.HasField("reply_arrived") else 0
         if size and (
-            self._bytes + size > REPLY_BYTES_MAX or self._waiting.total + size > ALL_REPLY_BYTES_MAX
+            self._bytes + size > REPLY_BYTES_MAX or self._waiting.bytes + size > ALL_REPLY_BYTES_MAX
         ):
             return False
         self._count(size)
@@ -132,7 +132,7 @@ class SessionOutbox:
 
     def _count(self, growth: int) -> None:
         self._bytes += growth
-        self._waiting.total += growth
+        self._waiting.bytes += growth
 
 
 class SessionManager:
@@ -162,7 +162,7 @@ class SessionManager:
         self._on_group = on_group
         self._must_agree = must_agree
         self._outboxes: dict[ClientSession, SessionOutbox] = {}
-        self._waiting = WaitingBytes()
+        self._waiting = WaitingTotal()
         self._consistency = SubscriptionConsistency()
         self._differences: dict[str, Sequence[str]] = {}
         """Differences between the members of a group as last sent, by group; never empty."""

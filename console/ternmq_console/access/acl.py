@@ -1,5 +1,6 @@
 """`ternmq acl …`."""
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import click
@@ -24,7 +25,7 @@ from ternmq_security.access.user import ANONYMOUS
 
 _COLUMNS: Final = ("user", "effect", "action", "resource")
 _ACTION: Final = click.Choice([each.value for each in Action])
-_USES: Final = {
+_USES: Final[Mapping[Action, Callable[[str], Need | None]]] = {
     Action.PUBLISH: to_publish,
     Action.SUBSCRIBE: to_read,
     Action.ADMIN: to_administer,

@@ -63,7 +63,8 @@ def test_replies_that_their_requester_does_not_read_are_refused_as_busy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def never(_outbox: SessionOutbox) -> list[groups.SessionReply]:
-        return await asyncio.get_running_loop().create_future()
+        await asyncio.get_running_loop().create_future()
+        return []
 
     monkeypatch.setattr(SessionOutbox, "next", never)
 
@@ -93,11 +94,14 @@ def test_reply_to_a_client_whose_stream_broke_is_refused() -> None:
 def test_reply_is_not_forwarded_by_a_broker_without_capacity(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def is_full(_admission: Admission, _stream_bytes: int) -> bool:
+        return False
+
     async def main() -> None:
         async with serving() as (_, client):
             session, _ = await client.open_session("epoch_poll@1")
             with monkeypatch.context() as patched:
-                patched.setattr(Admission, "has_capacity", lambda *_: False)
+                patched.setattr(Admission, "has_capacity", is_full)
                 with pytest.raises(BrokerBusy, match="bytes are unanswered"):
                     await client.send(TOPIC, b"1", properties=PROPERTIES)
             await client.send(TOPIC, b"2", properties=PROPERTIES)

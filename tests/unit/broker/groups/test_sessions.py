@@ -10,7 +10,7 @@ from ternmq_broker.groups.sessions import (
     REPLY_BYTES_MAX,
     SessionManager,
     SessionOutbox,
-    WaitingBytes,
+    WaitingTotal,
 )
 from ternmq_broker.groups.subscription_consistency import SubscriptionSet, subscription_set_of
 from ternmq_broker.state.clients import ClientSession, ClientTable, GroupMembership
@@ -73,7 +73,7 @@ def test_unread_replies_of_all_clients_are_bounded_and_forgotten_with_their_sess
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ternmq_broker.groups.sessions.ALL_REPLY_BYTES_MAX", 1000)
-    waiting = WaitingBytes()
+    waiting = WaitingTotal()
     one, two = SessionOutbox(waiting), SessionOutbox(waiting)
 
     async def main() -> None:
@@ -86,7 +86,7 @@ def test_unread_replies_of_all_clients_are_bounded_and_forgotten_with_their_sess
         one.written()
         assert two.command(reply_of(600))
         two.end()
-        assert waiting.total == 0
+        assert waiting.bytes == 0
 
     run_in_virtual_time(main())
 
