@@ -21,6 +21,8 @@ class EventKind(StrEnum):
 
 ALLOWED = "allowed"
 REFUSED = "refused"
+CANCELLED = "cancelled"
+"""Outcome of a call whose caller left before the answer: a change may have happened."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +43,7 @@ class SecurityEvent:
     """Name of the RPC, such as `PutTopic`."""
 
     outcome: str
-    """`allowed`, `refused`, or the name of the error."""
+    """`allowed`, `refused`, `cancelled`, or the name of the error."""
 
     certificate: str | None = None
     """Subject of the caller's certificate; None = it showed none."""

@@ -19,37 +19,31 @@ def line_of(event: SecurityEvent, wall_ms: int, count: int = 1) -> str:
         wall_ms: Time of the event, or of the last of several like it, Unix milliseconds.
         count: Number of equal events for which the line stands.
     """
-    members = {
-        "time": _time(wall_ms),
-        "event": event.kind.value,
-        "user": event.user,
-        "claimed": event.claimed,
-        "certificate": _cut(event.certificate, TEXT_CHARS_MAX),
-        "address": str(event.address),
-        "action": event.action,
-        "resource": _cut(event.resource, TEXT_CHARS_MAX),
-        "outcome": event.outcome,
-        "reason": _cut(event.reason, TEXT_CHARS_MAX),
-        "details": _cut(event.details, DETAILS_CHARS_MAX),
-        "count": count,
-    }
-    return printable_json(members, ensure_ascii=True) + "\n"
+    return _line(
+        wall_ms,
+        event=event.kind.value,
+        user=event.user,
+        claimed=event.claimed,
+        certificate=_cut(event.certificate, TEXT_CHARS_MAX),
+        address=str(event.address),
+        action=event.action,
+        resource=_cut(event.resource, TEXT_CHARS_MAX),
+        outcome=event.outcome,
+        reason=_cut(event.reason, TEXT_CHARS_MAX),
+        details=_cut(event.details, DETAILS_CHARS_MAX),
+        count=count,
+    )
 
 
 def lost_line(wall_ms: int, count: int) -> str:
-    """Return the line that stands for lines that were lost.
-
-    Args:
-        wall_ms: Time, Unix milliseconds.
-        count: Number of lost lines.
-    """
-    members = {"time": _time(wall_ms), "event": "lost", "count": count}
-    return printable_json(members, ensure_ascii=True) + "\n"
+    """Return the line that stands for `count` lines that were lost."""
+    return _line(wall_ms, event="lost", count=count)
 
 
-def _time(wall_ms: int) -> str:
+def _line(wall_ms: int, **members: object) -> str:
     moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    time = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return printable_json({"time": time, **members}, ensure_ascii=True) + "\n"
 
 
 def _cut(text: str | None, chars_max: int) -> str | None:

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import accumulate, islice, takewhile
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ from ternmq_runtime.blocking_pool import Blocking
 from ternmq_runtime.service import Job, JobRunner
 from ternmq_security.audit.audit_config import AuditConfig
 from ternmq_security.audit.audit_lines import line_of, lost_line
-from ternmq_security.audit.event_limit import EventLimit, EventWindow
+from ternmq_security.audit.event_limit import EventLimit, Repeats
 from ternmq_security.audit.trail_file import append
 
 logger = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ class AuditTrail:
         self._config = config
         self._clock = clock
         self._blocking = blocking
-        self._limit = EventLimit()
+        self._limit = EventLimit(clock.wall_ms())
         self._lines: deque[str] = deque()
         self._lost = 0
         self._is_failing = False
@@ -61,20 +62,20 @@ class AuditTrail:
     def note(self, event: SecurityEvent) -> None:
         """Take an event: its line is written soon. Never waits."""
         now_ms = self._clock.wall_ms()
-        admitted = self._limit.admit(event, now_ms)
+        line = line_of(event, now_ms)
+        admitted = self._limit.admit(event, len(line), now_ms)
         if admitted is not None:
-            self._put(line_of(admitted, now_ms))
+            self._put(line if admitted is event else line_of(admitted, now_ms))
             self.job.wake()
 
     async def begin(self) -> None:
         """Make the file, if the disk lets it; an error is logged."""
-        await self._write([])
+        await self._write("")
 
     async def close(self) -> None:
         """Write the lines that wait. What the disk refuses is lost, and logged."""
-        self._put_repeats(self._limit.end_all())
-        while self._lines or self._lost:
-            self._put_lost()
+        self._put_repeats(self._limit.end())
+        while self._lines:
             if not await self._write_next():
                 lost = len(self._lines) + self._lost
                 logger.error("lines of the audit trail lost file=%s lines=%s", self._path, lost)
@@ -82,54 +83,50 @@ class AuditTrail:
 
     async def _step(self) -> bool:
         self._put_repeats(self._limit.ended(self._clock.wall_ms()))
-        self._put_lost()
         return bool(self._lines) and await self._write_next() and bool(self._lines)
 
     def _put(self, line: str) -> None:
-        self._put_lost()
         if len(self._lines) < LINES_MAX:
             self._lines.append(line)
         else:
             self._lost += 1
 
-    def _put_lost(self) -> None:
-        if self._lost and len(self._lines) < LINES_MAX:
-            self._lines.append(lost_line(self._clock.wall_ms(), self._lost))
-            self._lost = 0
-
-    def _put_repeats(self, windows: list[EventWindow]) -> None:
-        for each in windows:
-            self._put(line_of(each.event, each.last_ms, each.repeats))
+    def _put_repeats(self, repeats: list[Repeats]) -> None:
+        for event, count, last_ms in repeats:
+            self._put(line_of(event, last_ms, count))
 
     async def _write_next(self) -> bool:
         """Write the oldest lines; return whether they are written."""
-        lines, size = list[str](), 0
-        for line in self._lines:
-            size += len(line)
-            if lines and size > _WRITTEN_BYTES:
-                break
-            lines.append(line)
-        if not await self._write(lines):
+        sizes = accumulate(map(len, self._lines))
+        number = max(1, sum(1 for _ in takewhile(_WRITTEN_BYTES.__ge__, sizes)))
+        if not await self._write("".join(islice(self._lines, number))):
             return False
-        for _ in lines:
+        for _ in range(number):
             self._lines.popleft()
+        if self._lost:
+            self._lines.append(lost_line(self._clock.wall_ms(), self._lost))
+            self._lost = 0
         return True
 
-    async def _write(self, lines: list[str]) -> bool:
-        config, data = self._config, "".join(lines).encode()
+    async def _write(self, lines: str) -> bool:
+        config = self._config
         try:
             await self._blocking.run(
-                append, self._path, data, max_bytes=config.max_bytes, files=config.files
+                append,
+                self._path,
+                lines.encode(),
+                max_bytes=config.max_bytes,
+                files=config.files,
             )
         except OSError as error:
             self.failures += 1
             if not self._is_failing:
-                self._is_failing = True
                 logger.error("audit trail not written file=%s reason=%s", self._path, error)
+            self._is_failing = True
             return False
         if self._is_failing:
-            self._is_failing = False
             logger.info("audit trail written again file=%s", self._path)
+        self._is_failing = False
         return True
 
 

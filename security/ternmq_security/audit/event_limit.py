@@ -1,117 +1,96 @@
-"""Limit of repeated events, so that nobody fills the disk with refused attempts. Pure.
+"""Limit of the lines of one caller, so that nobody's flood pushes out what others did. Pure.
 
-The first event of its like is written at once, and those of the next 10 s as one line with their
-number. A host has lines for 32 different events in 10 s, and all hosts for 512. Other events count
-as further ones of their host, and beyond 1024 lines as further ones of any host.
+Time has windows of 10 s. The first event of its like in a window is written at once, and the others
+as one line with their number at the end. A user, or a host without a verified user, has a budget of
+bytes, and all such hosts together have one. What exceeds a budget counts in one line as well.
 """
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 from ternmq_model.address import ANY_HOST, Address
-from ternmq_remoting.security_event import EventKind, SecurityEvent
+from ternmq_remoting.security_event import ALLOWED, CANCELLED, SecurityEvent
+from ternmq_remoting.service_methods import PUT_ACCESS
 
 WINDOW_MS: Final = 10_000
-OF_HOST_MAX: Final = 32
-DIFFERENT_MAX: Final = 512
+BUDGET: Final = 256 << 10
+"""Bytes of a caller: about 500 lines at once."""
+
+HOSTS_BUDGET: Final = 4 * BUDGET
+REFILL: Final = 4 << 10
+"""Bytes that come back in a window. A flood needs more than a day for 128 MiB of files."""
+
 FURTHER: Final = "further events of this kind"
 
-_Key = tuple[object, ...]
-
-
-@dataclass(slots=True)
-class EventWindow:
-    """Repeats of one event. Owned by its limit."""
-
-    event: SecurityEvent
-    began_ms: int
-    last_ms: int
-    repeats: int = 0
+Repeats = tuple[SecurityEvent, int, int]
+"""Event, number of its repeats, and Unix milliseconds of the last one."""
 
 
 class EventLimit:
-    """Limit of refusals and sessions; changes are never held back. Owned by the audit trail."""
+    """Limit of events, but for changes of users, which have a line each. Owned by the audit trail.
 
-    def __init__(self) -> None:
-        self._windows: dict[_Key, EventWindow] = {}
-        self._by_host: dict[str, int] = {}
+    Args:
+        now_ms: Unix milliseconds.
+    """
 
-    def admit(self, event: SecurityEvent, now_ms: int) -> SecurityEvent | None:
+    def __init__(self, now_ms: int) -> None:
+        self._began_ms = now_ms
+        self._repeats: dict[SecurityEvent, tuple[int, int]] = {}
+        self._used: Counter[str] = Counter()
+
+    def admit(self, event: SecurityEvent, size: int, now_ms: int) -> SecurityEvent | None:
         """Return the event to write now; None = it is counted, for `ended`.
 
         Args:
             event: Event.
+            size: Bytes of its line.
             now_ms: Unix milliseconds.
         """
-        if event.kind is EventKind.ADMIN:
+        if event.action == PUT_ACCESS.name and event.outcome in (ALLOWED, CANCELLED):
             return event
-        host, number = event.address.host, len(self._windows)
-        of_host = self._by_host.get(host, 0)
-        for each, has_space in (
-            (event, of_host < OF_HOST_MAX and number < DIFFERENT_MAX),
-            (_of_host(event, host), number < 2 * DIFFERENT_MAX),
-            (_of_host(replace(event, user=None), ANY_HOST), True),
-        ):
-            key = _key(each)
-            if (window := self._windows.get(key)) is not None:
-                window.repeats += 1
-                window.last_ms = now_ms
-                return None
-            if has_space:
-                self._windows[key] = EventWindow(each, now_ms, now_ms)
-                self._by_host[host] = of_host + 1
-                return each
-        raise AssertionError("the last one always has space")
+        host = event.address.host
+        budgets = {host: BUDGET, ANY_HOST: HOSTS_BUDGET}
+        if event.user is not None:
+            budgets = {f"user {event.user}": BUDGET}
+        exceeded = [each for each, most in budgets.items() if self._used[each] >= most]
+        key = replace(event, address=Address(host, 0))
+        if exceeded and key not in self._repeats:
+            key = event = _further(event, host if exceeded == [host] else ANY_HOST)
+        if (repeats := self._repeats.get(key)) is not None:
+            self._repeats[key] = (repeats[0] + 1, now_ms)
+            return None
+        self._repeats[key] = (0, now_ms)
+        if not exceeded:
+            self._used.update(dict.fromkeys(budgets, size))
+        return event
 
-    def ended(self, now_ms: int) -> list[EventWindow]:
-        """End the windows that began 10 s ago; return those with repeats.
+    def ended(self, now_ms: int) -> list[Repeats]:
+        """Return the repeated events of the window if it is over.
 
         Args:
-            now_ms: Unix milliseconds. A clock that was set back ends every window of the future.
+            now_ms: Unix milliseconds. A clock that was set back ends the window.
         """
-        over = {
-            key: window
-            for key, window in self._windows.items()
-            if not window.began_ms <= now_ms < window.began_ms + WINDOW_MS
-        }
-        return self._end(over)
+        if self._began_ms <= now_ms < self._began_ms + WINDOW_MS:
+            return []
+        self._began_ms = now_ms
+        return self.end()
 
-    def end_all(self) -> list[EventWindow]:
-        """End every window; return those with repeats."""
-        return self._end(dict(self._windows))
-
-    def _end(self, over: dict[_Key, EventWindow]) -> list[EventWindow]:
-        for key in over:
-            del self._windows[key]
-        if over:
-            self._by_host = {}
-            for window in self._windows.values():
-                host = window.event.address.host
-                self._by_host[host] = self._by_host.get(host, 0) + 1
-        return [window for window in over.values() if window.repeats]
+    def end(self) -> list[Repeats]:
+        """End the window; return its repeated events."""
+        found = [(event, *repeats) for event, repeats in self._repeats.items() if repeats[0]]
+        self._repeats.clear()
+        self._used = +Counter({each: used - REFILL for each, used in self._used.items()})
+        return found
 
 
-def _of_host(event: SecurityEvent, host: str) -> SecurityEvent:
-    """Return the event that stands for further ones of a host."""
+def _further(event: SecurityEvent, host: str) -> SecurityEvent:
+    """Return the event that stands for further ones of a user or host."""
     return SecurityEvent(
         kind=event.kind,
         user=event.user,
         address=Address(host, 0),
         action="*",
-        outcome=event.outcome,
+        outcome="*",
         reason=FURTHER,
-    )
-
-
-def _key(event: SecurityEvent) -> _Key:
-    return (
-        event.kind,
-        event.user,
-        event.claimed,
-        event.certificate,
-        event.address.host,
-        event.action,
-        event.resource,
-        event.reason,
-        event.details,
     )

@@ -2,15 +2,20 @@
 
 from typing import Any
 
+import pytest
+
 from ternmq_model.address import Address
 from ternmq_remoting.security_event import EventKind, SecurityEvent
 from ternmq_security.audit.event_limit import (
-    DIFFERENT_MAX,
+    BUDGET,
     FURTHER,
-    OF_HOST_MAX,
+    HOSTS_BUDGET,
+    REFILL,
     WINDOW_MS,
     EventLimit,
 )
+
+SIZE = 1024
 
 
 def refused(
@@ -18,7 +23,7 @@ def refused(
 ) -> SecurityEvent:
     given: dict[str, Any] = {
         "kind": EventKind.REFUSED,
-        "user": "shop",
+        "user": None,
         "address": Address(host, port),
         "action": "Send",
         "resource": resource,
@@ -28,76 +33,113 @@ def refused(
     return SecurityEvent(**given | fields)
 
 
-def test_repeats_of_ten_seconds_are_one_event_with_their_number() -> None:
-    limit = EventLimit()
-    first = refused()
-    assert limit.admit(first, 0) is first
+def changed(number: int, user: str = "shop", **fields: Any) -> SecurityEvent:
+    given: dict[str, Any] = {
+        "kind": EventKind.ADMIN,
+        "action": "PutTopic",
+        "outcome": "allowed",
+        "user": user,
+    }
+    return refused(f"topic:{number}", **given | fields)
+
+
+@pytest.mark.parametrize("outcome", ["refused", "allowed", "INVALID_PARAMETER"])
+def test_repeats_of_a_window_are_one_event_with_their_number(outcome: str) -> None:
+    limit = EventLimit(0)
+    first = refused(outcome=outcome)
+    assert limit.admit(first, SIZE, 0) is first
     for now_ms in (1, 5_000, WINDOW_MS - 1):
-        assert limit.admit(refused(port=now_ms), now_ms) is None
+        assert limit.admit(refused(outcome=outcome, port=now_ms), SIZE, now_ms) is None
     assert limit.ended(WINDOW_MS - 1) == []
-    (window,) = limit.ended(WINDOW_MS)
-    assert (window.event, window.repeats, window.last_ms) == (first, 3, WINDOW_MS - 1)
-    assert limit.admit(first, WINDOW_MS) is first
+    assert limit.ended(WINDOW_MS) == [(refused(outcome=outcome, port=0), 3, WINDOW_MS - 1)]
+    assert limit.admit(first, SIZE, WINDOW_MS) is first
     assert limit.ended(3 * WINDOW_MS) == []
 
 
 def test_each_difference_counts() -> None:
-    limit = EventLimit()
+    limit = EventLimit(0)
     for each in (
         refused(),
         refused("topic:U"),
         refused(host="other"),
         refused(user="bank"),
-        refused(user=None, claimed="shop"),
+        refused(claimed="shop"),
         refused(action="Pull"),
         refused(reason="another"),
+        refused(outcome="allowed"),
         refused(certificate="CN=shop"),
     ):
-        assert limit.admit(each, 0) is each
+        assert limit.admit(each, SIZE, 0) is each
 
 
-def test_changes_are_never_held_back() -> None:
-    limit = EventLimit()
-    change = refused(kind=EventKind.ADMIN)
-    for _ in range(2 * DIFFERENT_MAX):
-        assert limit.admit(change, 0) is change
-    assert limit.end_all() == []
+def test_changes_of_users_are_never_held_back() -> None:
+    limit = EventLimit(0)
+    for number in range(2 * BUDGET // SIZE):
+        limit.admit(changed(number), SIZE, 0)
+    for outcome in ("allowed", "cancelled"):
+        change = changed(0, action="PutAccess", outcome=outcome)
+        assert [limit.admit(change, SIZE, 0) for _ in range(2)] == [change, change]
+    failed = changed(0, action="PutAccess", outcome="ILLEGAL_OPERATION")
+    further = limit.admit(failed, SIZE, 0)
+    assert further is None
 
 
-def test_flood_of_one_host_is_bounded_and_hides_no_other_host() -> None:
-    limit = EventLimit()
-    attempts = 10_000
-    written = [limit.admit(refused(f"topic:{number}"), 0) for number in range(attempts)]
-    lines = [each for each in written if each is not None]
-    assert len(lines) == OF_HOST_MAX + 1
+@pytest.mark.parametrize("outcome", ["allowed", "INVALID_PARAMETER"])
+def test_flood_of_one_user_is_bounded_and_hides_no_other_user(outcome: str) -> None:
+    limit = EventLimit(0)
+    attempts = 40_000
+    events = [
+        changed(number, outcome=outcome, host=f"h{number % 100}") for number in range(attempts)
+    ]
+    lines = [each for event in events if (each := limit.admit(event, SIZE, 0)) is not None]
+    assert len(lines) == BUDGET // SIZE + 1
     further = lines[-1]
     assert (further.user, further.action, further.resource) == ("shop", "*", None)
-    assert (further.reason, str(further.address)) == (FURTHER, "h:0")
+    assert (further.outcome, further.reason, str(further.address)) == ("*", FURTHER, "*:0")
+    for other in (changed(0, "bank"), refused()):
+        assert limit.admit(other, SIZE, 0) is other
+    ((_, repeats, _),) = limit.ended(WINDOW_MS)
+    assert len(lines) + repeats == attempts
+
+
+def test_flood_that_goes_on_gets_few_lines_in_each_window() -> None:
+    limit = EventLimit(0)
+    written = 0
+    for window in range(100):
+        now_ms = window * WINDOW_MS
+        limit.ended(now_ms)
+        for number in range(1_000):
+            written += limit.admit(changed(number), SIZE, now_ms) is not None
+    assert written * SIZE <= BUDGET + 100 * (REFILL + SIZE)
+
+
+def test_flood_of_one_host_hides_no_other_host() -> None:
+    limit = EventLimit(0)
+    lines = [limit.admit(refused(f"topic:{number}"), SIZE, 0) for number in range(10_000)]
+    (*_, further) = filter(None, lines)
+    assert str(further.address) == "h:0"
     other = refused(host="other")
-    assert limit.admit(other, 0) is other
-    (window,) = limit.ended(WINDOW_MS)
-    assert len(lines) + window.repeats == attempts
-    again = refused("topic:1")
-    assert limit.admit(again, WINDOW_MS) is again
+    assert limit.admit(other, SIZE, 0) is other
 
 
-def test_flood_of_many_hosts_is_bounded() -> None:
-    limit = EventLimit()
+def test_flood_of_many_hosts_is_bounded_and_hides_no_user() -> None:
+    limit = EventLimit(0)
     attempts = 10_000
     lines = [
         each
         for number in range(attempts)
-        if (each := limit.admit(refused(host=f"h{number}"), 0)) is not None
+        if (each := limit.admit(refused(host=f"h{number}"), SIZE, 0)) is not None
     ]
-    assert len(lines) == 2 * DIFFERENT_MAX + 1
+    assert len(lines) == HOSTS_BUDGET // SIZE + 1
     assert str(lines[-1].address) == "*:0"
-    assert lines[-1].user is None
-    assert len(lines) + sum(each.repeats for each in limit.end_all()) == attempts
+    change = changed(0)
+    assert limit.admit(change, SIZE, 0) is change
+    assert len(lines) + sum(repeats for _, repeats, _ in limit.end()) == attempts
 
 
-def test_clock_that_is_set_back_ends_windows() -> None:
-    limit = EventLimit()
-    limit.admit(refused(), 1_000_000)
-    limit.admit(refused(), 1_000_000)
-    (window,) = limit.ended(5)
-    assert window.repeats == 1
+def test_clock_that_is_set_back_ends_the_window() -> None:
+    limit = EventLimit(1_000_000)
+    limit.admit(refused(), SIZE, 1_000_000)
+    limit.admit(refused(), SIZE, 1_000_000)
+    ((_, repeats, _),) = limit.ended(5)
+    assert repeats == 1
