@@ -143,12 +143,12 @@ class Guard:
                 was taken away; SERVICE_NOT_AVAILABLE: the stream must be opened again.
         """
         caller = None if self.is_open else await self.identify(call, handler.rpc)
+        on_refused = None
+        if self.reporter is not None and caller is not None:
+            on_refused = self.reporter.permits(caller, handler.rpc, call).on_refused
         if caller is not None:
             caller.check(None)
-        guarded = GuardedStream(stream, rule, caller)
-        if self.reporter is not None and caller is not None:
-            self.reporter.entered(caller, handler.rpc, call)
-            guarded.on_refused = self.reporter.on_refused(caller, handler.rpc, call)
+        guarded = GuardedStream(stream, rule, caller, on_refused)
         self._streams[guarded] = None
         try:
             await guarded.serve(handler.function, call)

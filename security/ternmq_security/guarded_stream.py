@@ -34,13 +34,18 @@ class GuardedStream:
         rule: Rule of its RPC.
         caller: Identity of the peer; None = the stream was opened while everything was allowed, and
             nothing is checked.
-
-    Attributes:
-        on_refused: Called with each refusal of what the peer sends.
+        on_refused: Called with each refusal, also that which ends the stream after a change; None =
+            nobody asks for them.
     """
 
-    def __init__(self, stream: Stream, rule: Rule, caller: CallerIdentity | None) -> None:
-        self.on_refused: OnRefused = _ignore
+    def __init__(
+        self,
+        stream: Stream,
+        rule: Rule,
+        caller: CallerIdentity | None,
+        on_refused: OnRefused | None = None,
+    ) -> None:
+        self._on_refused = on_refused
         self._stream = stream
         self._rule = rule
         self._caller = caller
@@ -96,14 +101,20 @@ class GuardedStream:
             self.end(refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark))
             return
         if caller is None:
-            self.end(_is_gone(self._caller))
+            self._take_away((), _is_gone(self._caller))
             return
         self._caller = caller
-        try:
-            for alternatives in self._used:
+        for alternatives in self._used:
+            try:
                 caller.check(*alternatives)
-        except RefusedError as error:
-            self.end(error)
+            except RefusedError as error:
+                self._take_away(alternatives, error)
+                return
+
+    def _take_away(self, alternatives: Alternatives, error: RefusedError) -> None:
+        if self._refusal is None and self._on_refused is not None:
+            self._on_refused(alternatives, error)
+        self.end(error)
 
     async def read(self) -> Any:
         """Read the next message, and check it.
@@ -152,7 +163,8 @@ class GuardedStream:
             try:
                 self._caller.check(*alternatives)
             except RefusedError as error:
-                self.on_refused(alternatives, error)
+                if self._on_refused is not None:
+                    self._on_refused(alternatives, error)
                 raise
             self._note(alternatives)
 
@@ -165,10 +177,6 @@ class GuardedStream:
     def _check_open(self) -> None:
         if self._refusal is not None:
             raise self._refusal
-
-
-def _ignore(alternatives: Alternatives, error: RefusedError) -> None:
-    """Ignore a refusal."""
 
 
 def _is_gone(caller: CallerIdentity) -> RefusedError:

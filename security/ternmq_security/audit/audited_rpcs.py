@@ -5,74 +5,86 @@ of a key-value setting, no hash of a token.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 from ternmq_model.errors import UsageError
 from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting import service_methods
 from ternmq_security.access.access_table import AccessTable, access_table_from_json
 from ternmq_security.rules import Rpc, Rule
 
-Contents = Callable[[Any, AccessTable], str]
-"""Function that returns the contents of a request, given the table of users before it."""
+Contents = Callable[[Any, AccessTable], list[str]]
+"""Function of a request and the table of users before it; it returns the contents, by lines."""
 
 NAMES_MAX: Final = 20
+_PART_CHARS_MAX: Final = 2000
+"""A row of the table is longer only with the escapes of a long subject."""
 
 
 def _fields(*paths: str) -> Contents:
     """Return the function that shows fields of a request, such as `topic.topic`."""
 
-    def contents(request: Any, _table: AccessTable) -> str:
-        return " ".join(f"{path.rpartition('.')[2]}={_value(request, path)}" for path in paths)
+    def contents(request: Any, _table: AccessTable) -> list[str]:
+        values = (f"{each.rpartition('.')[2]}={attrgetter(each)(request)}" for each in paths)
+        return [" ".join(values)]
 
     return contents
 
 
-def _value(message: Any, path: str) -> object:
-    for name in path.split("."):
-        message = getattr(message, name)
-    return message
+def _topics(request: admin.PutTopicsRequest, _table: AccessTable) -> list[str]:
+    return [f"topics={_some(each.topic for each in request.topics)}"]
 
 
-def _topics(request: admin.PutTopicsRequest, _table: AccessTable) -> str:
-    return f"topics={_some(each.topic for each in request.topics)}"
+def _settings(request: admin.UpdateSettingsRequest, _table: AccessTable) -> list[str]:
+    return [" ".join(f"{name}={value!r}" for name, value in sorted(request.values.items()))]
 
 
-def _settings(request: admin.UpdateSettingsRequest, _table: AccessTable) -> str:
-    return " ".join(f"{name}={value!r}" for name, value in sorted(request.values.items()))
-
-
-def _reset(request: admin.ResetOffsetsRequest, _table: AccessTable) -> str:
+def _reset(request: admin.ResetOffsetsRequest, _table: AccessTable) -> list[str]:
     kind = request.WhichOneof("to")
     to = "nothing" if kind is None else f"{kind}={getattr(request, kind)}"
     queues = _some(map(str, request.queue_ids)) or "all"
-    return f"group={request.group} topic={request.topic} queues={queues} to {to}"
+    return [f"group={request.group} topic={request.topic} queues={queues} to {to}"]
 
 
-def _access(request: nameserver.PutAccessRequest, former: AccessTable) -> str:
-    """Return the difference of two tables: users, tokens by their ids, grants, denials."""
+def _session(request: groups.SessionRequest, _table: AccessTable) -> list[str]:
+    names = ",".join(request.hello.producer_groups)
+    return [f"client_id={request.hello.client_id} producer_groups={names}"]
+
+
+def _access(request: nameserver.PutAccessRequest, former: AccessTable) -> list[str]:
+    """Return every difference of two tables, in as many parts as it takes; grants are first."""
     try:
         table = access_table_from_json(request.table)
     except (ValueError, UsageError, RecursionError):  # the handler refuses it
-        return f"version {request.expected_version} to an illegal table"
-    changes = [f"version {request.expected_version} to {table.version}"]
+        return [f"version {request.expected_version} to an illegal table"]
     before, after = _rows(former), _rows(table)
-    changes += [f"removed {row}" for row in before if row not in after]
-    changes += [f"added {row}" for row in after if row not in before]
-    return "; ".join(changes)
+    changes = [
+        f"; {'changed' if row in before else 'added'} {row}"
+        for row, value in after.items()
+        if before.get(row) != value
+    ]
+    changes += [f"; removed {row}" for row in before if row not in after]
+    parts = [head := f"version {request.expected_version} to {table.version}"]
+    for change in changes:
+        if len(parts[-1]) + len(change) > _PART_CHARS_MAX and parts[-1] != head:
+            parts.append(head)
+        parts[-1] += change
+    return parts
 
 
-def _rows(table: AccessTable) -> dict[str, None]:
-    rows: list[str] = []
+def _rows(table: AccessTable) -> dict[str, object]:
+    """Return the values of a table by their texts, which have names and ids alone."""
+    rows: dict[str, object] = {f"grant {each}": each for each in table.grants}
     for user in table.users:
-        rows.append(f"user {user.name}")
-        rows += [f"token {each.token_id} of {user.name}" for each in user.tokens]
-        rows += [f"subject {each!r} of {user.name}" for each in user.subjects]
-    rows += [f"grant {each}" for each in table.grants]
-    rows += [f"denial of subject {each!r}" for each in table.denied_subjects]
-    rows += [f"denial of serial {each}" for each in table.denied_serials]
-    return dict.fromkeys(rows)
+        rows[f"user {user.name}"] = user.name
+        rows |= {f"token {each.token_id} of {user.name}": each for each in user.tokens}
+        rows |= {f"subject of {user.name} {each!r}": each for each in user.subjects}
+    rows |= {f"denial of subject {each!r}": each for each in table.denied_subjects}
+    rows |= {f"denial of serial {each}": each for each in table.denied_serials}
+    return rows
 
 
 def _some(names: Iterable[str]) -> str:
@@ -81,7 +93,7 @@ def _some(names: Iterable[str]) -> str:
     return ",".join(listed[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
-CHANGES: Final[Mapping[Rpc, Contents]] = {
+REPORTED: Final[Mapping[Rpc, Contents]] = {
     service_methods.REGISTER_BROKER: _fields(
         "cluster", "broker_name", "broker_id", "epoch", "incarnation"
     ),
@@ -113,50 +125,9 @@ CHANGES: Final[Mapping[Rpc, Contents]] = {
     service_methods.UPDATE_SETTINGS: _settings,
     service_methods.PROMOTE: _fields("is_forced"),
     service_methods.FOLLOW: _fields("hello.cluster", "hello.broker_name", "hello.broker_id"),
+    service_methods.SESSION: _session,
 }
-"""Administrative and replicating RPCs that change something, or copy all of it."""
-
-UNREPORTED: Final[frozenset[Rpc]] = frozenset(
-    {
-        service_methods.GET_TOPIC_ROUTE,
-        service_methods.GET_CLUSTER,
-        service_methods.LIST_TOPICS,
-        service_methods.GET_KV,
-        service_methods.GET_EPOCH,
-        service_methods.GET_ACCESS,
-        service_methods.SEND,
-        service_methods.SEND_STREAM,
-        service_methods.PULL,
-        service_methods.PULL_STREAM,
-        service_methods.SCAN,
-        service_methods.VIEW_MESSAGE,
-        service_methods.QUERY_MESSAGES,
-        service_methods.LIST_MEMBERS,
-        service_methods.COMMIT_OFFSETS,
-        service_methods.QUERY_OFFSET,
-        service_methods.LOCK_QUEUES,
-        service_methods.UNLOCK_QUEUES,
-        service_methods.SEND_BACK,
-        service_methods.END_TRANSACTION,
-        service_methods.END_TRANSACTIONS,
-        service_methods.FIND_TRANSACTIONS,
-        service_methods.LIST_TRANSACTIONS,
-        service_methods.QUERY_OFFSET_BY_TIME,
-        service_methods.MEASURE_QUEUES,
-        service_methods.DESCRIBE_TOPIC,
-        service_methods.LIST_GROUPS,
-        service_methods.DESCRIBE_GROUP,
-        service_methods.DESCRIBE_BROKER,
-        service_methods.DESCRIBE_STORE,
-        service_methods.DESCRIBE_CONSUMER,
-        service_methods.LIST_PRODUCERS,
-        service_methods.DESCRIBE_STATISTICS,
-        service_methods.LIST_SETTINGS,
-        service_methods.METADATA,  # tables of a followed master: FOLLOW
-        service_methods.REPLICATION_STATUS,
-    }
-)
-"""RPCs that only read, or that applications call for each message. Sessions: `SESSION`."""
+"""RPCs of administrators and brokers that change something, or copy all of it; and sessions."""
 
 
 def resources_of(rule: Rule, request: Any) -> str | None:

@@ -1,38 +1,43 @@
 """Reports of a guard to an audit trail: changes, refused attempts, new sessions."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from ternmq_model.errors import RefusedError
 from ternmq_model.permission import Need
 from ternmq_model.response_code import ResponseCode
-from ternmq_remoting.rpc import AUTHORIZATION_KEY, Call, Handler, Permits, StreamRpc
-from ternmq_remoting.security_event import ALLOWED, REFUSED, EventKind, SecurityEvent
-from ternmq_remoting.service_methods import REGISTER_BROKER, SESSION
+from ternmq_remoting.rpc import AUTHORIZATION_KEY, Call, Handler, StreamRpc
+from ternmq_remoting.security_event import ALLOWED, CANCELLED, REFUSED, EventKind, SecurityEvent
+from ternmq_remoting.service_methods import FOLLOW, REGISTER_BROKER, SESSION
 from ternmq_security.access.access_table import AccessTable
-from ternmq_security.audit.audited_rpcs import CHANGES, Contents, resources_of
+from ternmq_security.audit.audited_rpcs import REPORTED, Contents, resources_of
 from ternmq_security.caller import CallerIdentity
-from ternmq_security.guarded_stream import GuardedStream, OnRefused
+from ternmq_security.guarded_stream import GuardedStream
 from ternmq_security.identifier import claimed_user
 from ternmq_security.rules import Alternatives, Rpc, Rule
 
 KNOWN_MAX: Final = 10_000
 """Remembered users with their addresses, and remembered registrations."""
 
+_ANSWERS: Final[Mapping[Rpc, str]] = {SESSION: "welcome", FOLLOW: "accepted"}
+"""Field of the reply that answers `hello`, which begins these streams."""
 
+OnOutcome = Callable[[str, str | None], None]
+"""Function that gets the outcome of a request, and its reason."""
+
+_CANCELLED: Final[tuple[str, str | None]] = (CANCELLED, None)
+
+
+@dataclass(slots=True, eq=False)
 class ReportedPermits:
-    """Permissions of the caller of one call, which report each refusal."""
+    """Permissions of one call, whose refusals are reported."""
 
-    __slots__ = ("_call", "_reporter", "_rpc", "caller")
-
-    def __init__(
-        self, reporter: "AuditReporter", caller: CallerIdentity, rpc: Rpc, call: Call
-    ) -> None:
-        self.caller = caller
-        self._reporter = reporter
-        self._rpc = rpc
-        self._call = call
+    reporter: "AuditReporter"
+    caller: CallerIdentity
+    rpc: Rpc
+    call: Call
 
     @property
     def user(self) -> str | None:
@@ -52,24 +57,45 @@ class ReportedPermits:
         try:
             self.caller.check(*alternatives)
         except RefusedError as error:
-            self._reporter.refused(self.caller, self._rpc, self._call, alternatives, error)
+            self.on_refused(alternatives, error)
             raise
+
+    def on_refused(self, alternatives: Alternatives, error: RefusedError) -> None:
+        """Report a refusal: the permissions one of which the caller needs, and the error."""
+        self.reporter.refused(self.caller, self.rpc, self.call, alternatives, error)
 
 
 class ReportedStream:
-    """Handler's side of a stream, which reports messages that the handler has read."""
+    """Handler's side of a stream, which reports requests with the outcome that a reply has."""
 
-    def __init__(self, stream: Any, on_read: Callable[[Any], None]) -> None:
-        self._on_read = on_read
+    def __init__(self, stream: Any, rpc: Rpc, on_read: Callable[[Any], OnOutcome]) -> None:
         self._stream = stream
-        self.write = stream.write
+        self._answer = _ANSWERS.get(rpc)
+        self._on_read = on_read
+        self._on_outcome: OnOutcome | None = None
 
     async def read(self) -> Any:
         """Read the next message, as the stream does."""
         request = await self._stream.read()
-        if request is not None:
-            self._on_read(request)
+        if request is not None and (self._answer is None or request.HasField("hello")):
+            self.end(ALLOWED, None)
+            self._on_outcome = self._on_read(request)
         return request
+
+    async def write(self, message: Any) -> None:
+        """Send a message, as the stream does."""
+        if self._on_outcome is not None:
+            if self._answer is None:
+                self.end(ALLOWED, None)
+            elif message.HasField(self._answer):
+                self.end(*outcome_of(getattr(message, self._answer)))
+        await self._stream.write(message)
+
+    def end(self, outcome: str, reason: str | None) -> None:
+        """Report the last request with this outcome, unless a reply had one."""
+        on_outcome, self._on_outcome = self._on_outcome, None
+        if on_outcome is not None:
+            on_outcome(outcome, reason)
 
 
 class AuditReporter:
@@ -92,59 +118,50 @@ class AuditReporter:
 
         The functions of other RPCs stay as they are.
         """
-        contents = CHANGES.get(handler.rpc)
-        if contents is None and handler.rpc is not SESSION:
-            return handler.function
-        serve = handler.function
+        rpc, serve, contents = handler.rpc, handler.function, REPORTED.get(handler.rpc)
+        if contents is None:
+            return serve
+        begun = partial(self._begun, rpc, rule, contents)
 
         async def serve_call(request: Any, call: Call) -> Any:
-            assert contents is not None, "sessions are streams"
-            details = contents(request, self._table())
-            resource = resources_of(rule, request)
-            outcome, reason = "cancelled", None
+            on_outcome, outcome = begun(call, request), _CANCELLED
             try:
                 reply = await serve(request, call)
-                outcome, reason = outcome_of(reply)
+                outcome = outcome_of(reply)
                 return reply
             except Exception as error:
-                outcome, reason = error_outcome(error)
+                outcome = error_outcome(error)
                 raise
             finally:
-                if outcome != ALLOWED or self._is_new(handler.rpc, request):
-                    self._change(handler.rpc, call, resource, outcome, reason, details)
+                on_outcome(*outcome)
 
         async def serve_stream(stream: Any, call: Call) -> None:
-            on_read = partial(self._read, handler.rpc, rule, contents, call)
-            await serve(ReportedStream(stream, on_read), call)
+            reported, outcome = ReportedStream(stream, rpc, partial(begun, call)), _CANCELLED
+            try:
+                await serve(reported, call)
+                outcome = ALLOWED, None
+            except Exception as error:
+                outcome = error_outcome(error)
+                raise
+            finally:
+                reported.end(*outcome)
 
-        return serve_stream if isinstance(handler.rpc, StreamRpc) else serve_call
+        return serve_stream if isinstance(rpc, StreamRpc) else serve_call
 
-    def permits(self, caller: CallerIdentity, rpc: Rpc, call: Call) -> Permits:
-        """Return the permissions of a caller for one call, which report refusals.
-
-        The first call of a user from a host is reported.
-        """
-        self.entered(caller, rpc, call)
+    def permits(self, caller: CallerIdentity, rpc: Rpc, call: Call) -> ReportedPermits:
+        """Return the permissions of a caller for one call; report the first one from a host."""
+        token = caller.proof.token_id
+        key = (caller.name, token, call.peer.host)
+        if key not in self._known and caller.name is not None and rpc is not SESSION:
+            self._remember(key)
+            details = f"token={token}" if token else None
+            self._put(EventKind.SESSION, caller, rpc, call, ALLOWED, details=details)
         return ReportedPermits(self, caller, rpc, call)
-
-    def on_refused(self, caller: CallerIdentity, rpc: Rpc, call: Call) -> OnRefused:
-        """Return the function that reports a refusal of one call."""
-        return partial(self.refused, caller, rpc, call)
 
     def unproved(self, rpc: Rpc, call: Call, error: RefusedError) -> None:
         """Report wrong credentials: without the token, and with the name of its user if any."""
         if error.code == ResponseCode.NO_PERMISSION:
             self.refused(None, rpc, call, (), error)
-
-    def entered(self, caller: CallerIdentity, rpc: Rpc, call: Call) -> None:
-        """Report the first call of a user from a host with a token or certificate."""
-        key = (caller.name, caller.proof.token_id, call.peer.host)
-        if key in self._known or caller.name is None or rpc is SESSION:
-            return
-        self._remember(key)
-        token = caller.proof.token_id
-        details = f"token={token}" if token else None
-        self._report(_event(EventKind.SESSION, caller, rpc, call, ALLOWED, details=details))
 
     def refused(
         self,
@@ -166,75 +183,61 @@ class AuditReporter:
         claimed = None
         if caller is None:
             claimed = claimed_user(call.metadata.get(AUTHORIZATION_KEY, ""), self._table())
-        self._report(
-            _event(
-                EventKind.REFUSED,
-                caller,
-                rpc,
-                call,
-                REFUSED,
-                claimed=claimed,
-                resource=next((str(need[1]) for need in alternatives if need is not None), None),
-                reason=error.remark,
-            )
-        )
+        resource = next((str(need[1]) for need in alternatives if need is not None), None)
+        fields = {"claimed": claimed, "resource": resource, "reason": error.remark}
+        self._put(EventKind.REFUSED, caller, rpc, call, REFUSED, **fields)
 
-    def _change(
-        self,
-        rpc: Rpc,
-        call: Call,
-        resource: str | None,
-        outcome: str,
-        reason: str | None,
-        details: str,
-    ) -> None:
-        self._report(
-            _event(
-                EventKind.ADMIN,
-                _caller_of(call.permits),
-                rpc,
-                call,
-                outcome,
-                resource=resource,
-                reason=reason,
-                details=details or None,
-            )
-        )
+    def _begun(
+        self, rpc: Rpc, rule: Rule, contents: Contents, call: Call, request: Any
+    ) -> OnOutcome:
+        """Return the function that reports a request once it has an outcome."""
+        parts = contents(request, self._table())
+        resource = resources_of(rule, request)
+        kind = EventKind.SESSION if rpc is SESSION else EventKind.ADMIN
+        permits = call.permits
+        caller = permits.caller if isinstance(permits, ReportedPermits | GuardedStream) else None
 
-    def _read(
-        self, rpc: Rpc, rule: Rule, contents: Contents | None, call: Call, request: Any
-    ) -> None:
-        """Report a message of a stream that begins something: others have no `hello`."""
-        if contents is None:
-            if request.WhichOneof("request") == "hello":
-                self._session(call, request.hello, resources_of(rule, request))
-        elif "hello" not in request.DESCRIPTOR.fields_by_name or request.HasField("hello"):
-            details = contents(request, self._table())
-            self._change(rpc, call, resources_of(rule, request), ALLOWED, None, details)
+        def on_outcome(outcome: str, reason: str | None) -> None:
+            if outcome == ALLOWED and rpc is REGISTER_BROKER and not self._is_new(request):
+                return
+            for part in parts:
+                fields = {"resource": resource, "reason": reason, "details": part or None}
+                self._put(kind, caller, rpc, call, outcome, **fields)
 
-    def _session(self, call: Call, hello: Any, resource: str | None) -> None:
-        caller = _caller_of(call.permits)
-        groups = ",".join(hello.producer_groups)
-        details = f"client_id={hello.client_id} producer_groups={groups}"
-        event = _event(
-            EventKind.SESSION, caller, SESSION, call, ALLOWED, resource=resource, details=details
-        )
-        self._report(event)
+        return on_outcome
 
-    def _is_new(self, rpc: Rpc, request: Any) -> bool:
-        """Return whether a change is none that a broker repeats every 30 s."""
-        if rpc is not REGISTER_BROKER:
-            return True
-        key = (request.cluster, request.broker_name, request.broker_id, request.incarnation)
-        if key in self._known:
-            return False
+    def _is_new(self, request: Any) -> bool:
+        """Return whether a registration is none that a broker repeats every 30 s."""
+        broker = (request.cluster, request.broker_name, request.broker_id)
+        key = (*broker, request.incarnation, request.epoch)
+        is_new = key not in self._known
         self._remember(key)
-        return True
+        return is_new
 
     def _remember(self, key: tuple[object, ...]) -> None:
-        if len(self._known) >= KNOWN_MAX:
+        if key not in self._known and len(self._known) >= KNOWN_MAX:
             del self._known[next(iter(self._known))]
         self._known[key] = None
+
+    def _put(
+        self,
+        kind: EventKind,
+        caller: CallerIdentity | None,
+        rpc: Rpc,
+        call: Call,
+        outcome: str,
+        **fields: str | None,
+    ) -> None:
+        event = SecurityEvent(
+            kind=kind,
+            user=None if caller is None else caller.name,
+            certificate=None if call.certificate is None else call.certificate.subject,
+            address=call.peer,
+            action=rpc.name,
+            outcome=outcome,
+            **fields,
+        )
+        self._report(event)
 
 
 def outcome_of(reply: Any) -> tuple[str, str | None]:
@@ -261,27 +264,3 @@ def _code_name(code: int) -> str:
         return ResponseCode(code).name
     except ValueError:
         return str(code)
-
-
-def _caller_of(permits: Permits) -> CallerIdentity | None:
-    return permits.caller if isinstance(permits, ReportedPermits | GuardedStream) else None
-
-
-def _event(
-    kind: EventKind,
-    caller: CallerIdentity | None,
-    rpc: Rpc,
-    call: Call,
-    outcome: str,
-    **fields: str | None,
-) -> SecurityEvent:
-    certificate = call.certificate
-    return SecurityEvent(
-        kind=kind,
-        user=None if caller is None else caller.name,
-        certificate=None if certificate is None else certificate.subject,
-        address=call.peer,
-        action=rpc.name,
-        outcome=outcome,
-        **fields,
-    )

@@ -17,6 +17,7 @@ from ternmq_model.permission import (
     ResourceKind,
     to_administer,
     to_publish,
+    to_read,
 )
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -51,6 +52,7 @@ class Service:
     def __init__(self, identities: Identities | None = None, *, is_open: bool = False) -> None:
         given = identities or Identities(shop=SHOP, root=ROOT)
         given.is_open = is_open
+        self.identities = given
         self.events: list[SecurityEvent] = []
         self.guard = Guard(given, AuditReporter(self.events.append, lambda: TABLE))
         self.replies: dict[Any, Any] = {}
@@ -261,6 +263,73 @@ def test_session_stream_is_reported_with_its_client(is_open: bool) -> None:
     assert event.details == "client_id=shop@1 producer_groups=P"
 
 
+async def welcome(stream: Any, call: Call) -> None:
+    """Refuse a client as if its id were in use."""
+    await stream.read()
+    status = common.Status(code=ResponseCode.INVALID_PARAMETER, remark="in use")
+    await stream.write(groups.SessionReply(welcome=groups.Welcome(status=status)))
+
+
+async def probe(stream: Any, call: Call) -> None:
+    """Ask a slave for bytes, and accept it then."""
+    await stream.read()
+    await stream.write(replication.FollowReply(probe=replication.FollowProbe()))
+    await stream.read()
+    await stream.write(replication.FollowReply(accepted=replication.FollowAccepted()))
+    await stream.write(replication.FollowReply(piece=replication.LogPiece()))
+
+
+async def refuse(stream: Any, call: Call) -> None:
+    await stream.read()
+    raise invalid("a master follows nobody")
+
+
+async def hang(stream: Any, call: Call) -> None:
+    await stream.read()
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(
+    ("method", "serve", "outcome", "reason"),
+    [
+        (rpc.SESSION, welcome, "INVALID_PARAMETER", "in use"),
+        (rpc.SESSION, refuse, "INVALID_PARAMETER", "a master follows nobody"),
+        (rpc.FOLLOW, probe, "allowed", None),
+        (rpc.FOLLOW, refuse, "INVALID_PARAMETER", "a master follows nobody"),
+        (rpc.FOLLOW, hang, "cancelled", None),
+    ],
+)
+def test_stream_is_reported_with_the_outcome_of_its_hello(
+    method: Any, serve: Any, outcome: str, reason: str | None
+) -> None:
+    service = Service(is_open=True)
+    service.read_all = serve  # type: ignore[method-assign]
+    request = method.request()
+    request.hello.SetInParent()
+    with contextlib.suppress(asyncio.CancelledError):
+        service.call(method, [request, method.request()])
+    (event,) = service.events
+    assert (event.action, event.outcome, event.reason) == (method.name, outcome, reason)
+
+
+def test_stream_whose_permission_is_taken_away_is_reported() -> None:
+    service = Service()
+
+    async def lose(stream: Any, call: Call) -> None:
+        await stream.read()
+        service.identities.callers["shop"] = CallerIdentity("shop", Granted(), SHOP.proof)
+        for _ in range(2):
+            service.guard.table_changed()
+        await asyncio.Event().wait()
+
+    service.read_all = lose  # type: ignore[method-assign]
+    request = messages.PullStreamRequest(subscribe=messages.PullSubscribe(topic="T"))
+    service.identities.callers["shop"] = CallerIdentity("shop", Granted(to_read("T")), SHOP.proof)
+    service.call(rpc.PULL_STREAM, [request], "shop")
+    (event,) = service.of(EventKind.REFUSED)
+    assert (event.user, event.action, event.resource) == ("shop", "PullStream", "topic:T")
+
+
 def test_follower_is_reported_at_its_hello_alone() -> None:
     service = Service(is_open=True)
     hello = replication.FollowHello(cluster="c", broker_name="b", broker_id=1)
@@ -283,9 +352,10 @@ def test_broker_that_registers_again_is_reported_once_unless_refused() -> None:
     service = Service(is_open=True)
     request = nameserver.RegisterBrokerRequest(broker_name="b", incarnation="1")
     later = nameserver.RegisterBrokerRequest(broker_name="b", incarnation="2")
-    for each in (request, request, later, request):
+    promoted = nameserver.RegisterBrokerRequest(broker_name="b", incarnation="2", epoch=1)
+    for each in (request, request, later, request, promoted, promoted):
         service.call(rpc.REGISTER_BROKER, each)
     service.replies[nameserver.RegisterBrokerRequest] = invalid("epoch")
     service.call(rpc.REGISTER_BROKER, request)
     outcomes = [each.outcome for each in service.events]
-    assert outcomes == ["allowed", "allowed", "INVALID_PARAMETER"]
+    assert outcomes == ["allowed", "allowed", "allowed", "INVALID_PARAMETER"]
