@@ -36,23 +36,23 @@ class SecurityEvent:
     user: str | None
     """Name of the user; None = an unknown identity, or no users exist."""
 
+    claimed: str | None = None
+    """User whose name a wrong token has; None = no token was wrong, or no user has that name."""
+
+    certificate: str | None = None
+    """Subject of the caller's certificate; None = it showed none."""
+
     address: Address
     """Address of the caller's socket."""
 
     action: str
     """Name of the RPC, such as `PutTopic`."""
 
-    outcome: str
-    """`allowed`, `refused`, `cancelled`, or the name of the error."""
-
-    certificate: str | None = None
-    """Subject of the caller's certificate; None = it showed none."""
-
-    claimed: str | None = None
-    """User whose name a wrong token has; None = no token was wrong, or no user has that name."""
-
     resource: str | None = None
     """Resources, such as `topic:orders`; None = the call is about none."""
+
+    outcome: str
+    """`allowed`, `refused`, `cancelled`, or the name of the error."""
 
     reason: str | None = None
     """Text of the refusal or error; None = there is none."""

@@ -1,7 +1,8 @@
 """Callers: identities with their permissions, and the text of a refusal. Pure."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.permission import CLUSTER, Action, Need, Resource
@@ -38,9 +39,13 @@ class Proof:
 NO_PROOF: Final = Proof()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+OnRefused: TypeAlias = Callable[[tuple[Need | None, ...], RefusedError], None]
+"""Function that gets the alternatives of a refused item, with the refusal."""
+
+
+@dataclass(slots=True, eq=False)
 class CallerIdentity:
-    """Identity with its permissions: the `Permits` of its calls."""
+    """Identity with its permissions: the `Permits` of its calls. Nobody changes one."""
 
     name: str | None
     """Name of the user; None = an unknown identity."""
@@ -49,6 +54,9 @@ class CallerIdentity:
     proof: Proof = NO_PROOF
     expires_at_ms: int | None = None
     """End of the identity, Unix milliseconds; None = it has none."""
+
+    on_refused: OnRefused | None = None
+    """Called with each refusal of one call; None = nobody asks for them."""
 
     @property
     def user(self) -> str | None:
@@ -69,7 +77,10 @@ class CallerIdentity:
         for need in alternatives:
             if allows(need):
                 return
-        raise denial(self.name, *alternatives)
+        error = denial(self.name, *alternatives)
+        if self.on_refused is not None:
+            self.on_refused(alternatives, error)
+        raise error
 
 
 def denial(name: str | None, *alternatives: Need | None) -> RefusedError:

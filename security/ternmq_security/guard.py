@@ -143,12 +143,11 @@ class Guard:
                 was taken away; SERVICE_NOT_AVAILABLE: the stream must be opened again.
         """
         caller = None if self.is_open else await self.identify(call, handler.rpc)
-        on_refused = None
         if self.reporter is not None and caller is not None:
-            on_refused = self.reporter.permits(caller, handler.rpc, call).on_refused
+            caller = self.reporter.permits(caller, handler.rpc, call)
         if caller is not None:
             caller.check(None)
-        guarded = GuardedStream(stream, rule, caller, on_refused)
+        guarded = GuardedStream(stream, rule, caller)
         self._streams[guarded] = None
         try:
             await guarded.serve(handler.function, call)

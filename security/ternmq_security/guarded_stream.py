@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from google.protobuf.message import Message as ProtoMessage
@@ -19,9 +20,6 @@ Stream = ServerStream[Any, Any]
 USED_MAX: Final = 1024
 """Remembered items of a stream. A stream with more must be opened again after a change."""
 
-OnRefused = Callable[[Alternatives, RefusedError], None]
-"""Function that gets a refused item with its refusal."""
-
 _GRACE_S: Final = 1.0
 """Time in which a handler may end by itself after a refused message, s."""
 
@@ -33,19 +31,10 @@ class GuardedStream:
         stream: Stream of the transport.
         rule: Rule of its RPC.
         caller: Identity of the peer; None = the stream was opened while everything was allowed, and
-            nothing is checked.
-        on_refused: Called with each refusal, also that which ends the stream after a change; None =
-            nobody asks for them.
+            nothing is checked. Its `on_refused` hears of what ends the stream, too.
     """
 
-    def __init__(
-        self,
-        stream: Stream,
-        rule: Rule,
-        caller: CallerIdentity | None,
-        on_refused: OnRefused | None = None,
-    ) -> None:
-        self._on_refused = on_refused
+    def __init__(self, stream: Stream, rule: Rule, caller: CallerIdentity | None) -> None:
         self._stream = stream
         self._rule = rule
         self._caller = caller
@@ -96,25 +85,24 @@ class GuardedStream:
         Args:
             caller: The same identity by the changed table; None = it is gone.
         """
+        if self._refusal is not None:
+            return
         if self._caller is None or (self._is_full and caller is not None):
             remark = "users and permissions have changed: open the stream again"
             self.end(refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark))
             return
         if caller is None:
-            self._take_away((), _is_gone(self._caller))
+            error = _is_gone(self._caller)
+            if self._caller.on_refused is not None:
+                self._caller.on_refused((), error)
+            self.end(error)
             return
-        self._caller = caller
-        for alternatives in self._used:
-            try:
-                caller.check(*alternatives)
-            except RefusedError as error:
-                self._take_away(alternatives, error)
-                return
-
-    def _take_away(self, alternatives: Alternatives, error: RefusedError) -> None:
-        if self._refusal is None and self._on_refused is not None:
-            self._on_refused(alternatives, error)
-        self.end(error)
+        self._caller = replace(caller, on_refused=self._caller.on_refused)
+        try:
+            for alternatives in self._used:
+                self._caller.check(*alternatives)
+        except RefusedError as error:
+            self.end(error)
 
     async def read(self) -> Any:
         """Read the next message, and check it.
@@ -160,12 +148,7 @@ class GuardedStream:
         """
         if alternatives not in self._used:
             assert self._caller is not None, "streams without a caller are not checked"
-            try:
-                self._caller.check(*alternatives)
-            except RefusedError as error:
-                if self._on_refused is not None:
-                    self._on_refused(alternatives, error)
-                raise
+            self._caller.check(*alternatives)
             self._note(alternatives)
 
     def _note(self, alternatives: Alternatives) -> None:

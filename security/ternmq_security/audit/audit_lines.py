@@ -1,5 +1,6 @@
 """Lines of the audit trail. Pure."""
 
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -11,28 +12,28 @@ DETAILS_CHARS_MAX: Final = 2048
 """With 12 bytes for an escaped character, the longest line has 44 KiB: it fits into each file."""
 
 
+def shortened(event: SecurityEvent) -> SecurityEvent:
+    """Return the event with texts of bounded length."""
+    return replace(
+        event,
+        certificate=_cut(event.certificate, TEXT_CHARS_MAX),
+        resource=_cut(event.resource, TEXT_CHARS_MAX),
+        reason=_cut(event.reason, TEXT_CHARS_MAX),
+        details=_cut(event.details, DETAILS_CHARS_MAX),
+    )
+
+
 def line_of(event: SecurityEvent, wall_ms: int, count: int = 1) -> str:
     """Return the line of an event: an object in ASCII, with a line feed.
 
     Args:
-        event: Event.
+        event: Event, shortened.
         wall_ms: Time of the event, or of the last of several like it, Unix milliseconds.
         count: Number of equal events for which the line stands.
     """
-    return _line(
-        wall_ms,
-        event=event.kind.value,
-        user=event.user,
-        claimed=event.claimed,
-        certificate=_cut(event.certificate, TEXT_CHARS_MAX),
-        address=str(event.address),
-        action=event.action,
-        resource=_cut(event.resource, TEXT_CHARS_MAX),
-        outcome=event.outcome,
-        reason=_cut(event.reason, TEXT_CHARS_MAX),
-        details=_cut(event.details, DETAILS_CHARS_MAX),
-        count=count,
-    )
+    members = {each.name: getattr(event, each.name) for each in fields(event)}
+    members["address"] = str(event.address)
+    return _line(wall_ms, event=members.pop("kind"), **members, count=count)
 
 
 def lost_line(wall_ms: int, count: int) -> str:

@@ -15,8 +15,8 @@ from ternmq_remoting.security_event import SecurityEvent
 from ternmq_runtime.blocking_pool import Blocking
 from ternmq_runtime.service import Job, JobRunner
 from ternmq_security.audit.audit_config import AuditConfig
-from ternmq_security.audit.audit_lines import line_of, lost_line
-from ternmq_security.audit.event_limit import EventLimit, Repeats
+from ternmq_security.audit.audit_lines import line_of, lost_line, shortened
+from ternmq_security.audit.event_limit import WINDOW_MS, EventLimit
 from ternmq_security.audit.trail_file import append
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class AuditTrail:
 
     Attributes:
         job: Writes lines, and those of repeated events.
-        failures: Number of refused writes.
+        failures: Number of writes that the disk refused since the last one that succeeded.
     """
 
     def __init__(self, path: Path, config: AuditConfig, clock: Clock, blocking: Blocking) -> None:
@@ -55,13 +55,12 @@ class AuditTrail:
         self._limit = EventLimit(clock.wall_ms())
         self._lines: deque[str] = deque()
         self._lost = 0
-        self._is_failing = False
         self.failures = 0
         self.job: Final = Job(name="audit", interval_s=_INTERVAL_S, step=self._step)
 
     def note(self, event: SecurityEvent) -> None:
         """Take an event: its line is written soon. Never waits."""
-        now_ms = self._clock.wall_ms()
+        now_ms, event = self._clock.wall_ms(), shortened(event)
         line = line_of(event, now_ms)
         admitted = self._limit.admit(event, len(line), now_ms)
         if admitted is not None:
@@ -74,7 +73,7 @@ class AuditTrail:
 
     async def close(self) -> None:
         """Write the lines that wait. What the disk refuses is lost, and logged."""
-        self._put_repeats(self._limit.end())
+        self._put_repeats(self._clock.wall_ms() + WINDOW_MS)
         while self._lines:
             if not await self._write_next():
                 lost = len(self._lines) + self._lost
@@ -82,7 +81,7 @@ class AuditTrail:
                 return
 
     async def _step(self) -> bool:
-        self._put_repeats(self._limit.ended(self._clock.wall_ms()))
+        self._put_repeats(self._clock.wall_ms())
         return bool(self._lines) and await self._write_next() and bool(self._lines)
 
     def _put(self, line: str) -> None:
@@ -91,8 +90,8 @@ class AuditTrail:
         else:
             self._lost += 1
 
-    def _put_repeats(self, repeats: list[Repeats]) -> None:
-        for event, count, last_ms in repeats:
+    def _put_repeats(self, now_ms: int) -> None:
+        for event, count, last_ms in self._limit.ended(now_ms):
             self._put(line_of(event, last_ms, count))
 
     async def _write_next(self) -> bool:
@@ -109,24 +108,19 @@ class AuditTrail:
         return True
 
     async def _write(self, lines: str) -> bool:
-        config = self._config
+        config, data = self._config, lines.encode()
         try:
             await self._blocking.run(
-                append,
-                self._path,
-                lines.encode(),
-                max_bytes=config.max_bytes,
-                files=config.files,
+                append, self._path, data, max_bytes=config.max_bytes, files=config.files
             )
         except OSError as error:
-            self.failures += 1
-            if not self._is_failing:
+            if not self.failures:
                 logger.error("audit trail not written file=%s reason=%s", self._path, error)
-            self._is_failing = True
+            self.failures += 1
             return False
-        if self._is_failing:
+        if self.failures:
             logger.info("audit trail written again file=%s", self._path)
-        self._is_failing = False
+        self.failures = 0
         return True
 
 

@@ -4,7 +4,7 @@ Contents are names and numbers of a request, never values that may be secret: no
 of a key-value setting, no hash of a token.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
@@ -19,7 +19,6 @@ from ternmq_security.rules import Rpc, Rule
 Contents = Callable[[Any, AccessTable], list[str]]
 """Function of a request and the table of users before it; it returns the contents, by lines."""
 
-NAMES_MAX: Final = 20
 _PART_CHARS_MAX: Final = 2000
 """A row of the table is longer only with the escapes of a long subject."""
 
@@ -35,7 +34,7 @@ def _fields(*paths: str) -> Contents:
 
 
 def _topics(request: admin.PutTopicsRequest, _table: AccessTable) -> list[str]:
-    return [f"topics={_some(each.topic for each in request.topics)}"]
+    return [f"topics={','.join(each.topic for each in request.topics)}"]
 
 
 def _settings(request: admin.UpdateSettingsRequest, _table: AccessTable) -> list[str]:
@@ -45,7 +44,7 @@ def _settings(request: admin.UpdateSettingsRequest, _table: AccessTable) -> list
 def _reset(request: admin.ResetOffsetsRequest, _table: AccessTable) -> list[str]:
     kind = request.WhichOneof("to")
     to = "nothing" if kind is None else f"{kind}={getattr(request, kind)}"
-    queues = _some(map(str, request.queue_ids)) or "all"
+    queues = ",".join(map(str, request.queue_ids)) or "all"
     return [f"group={request.group} topic={request.topic} queues={queues} to {to}"]
 
 
@@ -85,12 +84,6 @@ def _rows(table: AccessTable) -> dict[str, object]:
     rows |= {f"denial of subject {each!r}": each for each in table.denied_subjects}
     rows |= {f"denial of serial {each}": each for each in table.denied_serials}
     return rows
-
-
-def _some(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = len(listed) - NAMES_MAX
-    return ",".join(listed[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 REPORTED: Final[Mapping[Rpc, Contents]] = {
@@ -135,4 +128,4 @@ def resources_of(rule: Rule, request: Any) -> str | None:
     found = dict.fromkeys(
         str(need[1]) for item in rule(request) for need in item[:1] if need is not None
     )
-    return _some(found) or None
+    return ",".join(found) or None

@@ -56,7 +56,14 @@ class EventLimit:
         exceeded = [each for each, most in budgets.items() if self._used[each] >= most]
         key = replace(event, address=Address(host, 0))
         if exceeded and key not in self._repeats:
-            key = event = _further(event, host if exceeded == [host] else ANY_HOST)
+            key = event = SecurityEvent(
+                kind=event.kind,
+                user=event.user,
+                address=Address(host if exceeded == [host] else ANY_HOST, 0),
+                action="*",
+                outcome="*",
+                reason=FURTHER,
+            )
         if (repeats := self._repeats.get(key)) is not None:
             self._repeats[key] = (repeats[0] + 1, now_ms)
             return None
@@ -74,23 +81,7 @@ class EventLimit:
         if self._began_ms <= now_ms < self._began_ms + WINDOW_MS:
             return []
         self._began_ms = now_ms
-        return self.end()
-
-    def end(self) -> list[Repeats]:
-        """End the window; return its repeated events."""
         found = [(event, *repeats) for event, repeats in self._repeats.items() if repeats[0]]
         self._repeats.clear()
         self._used = +Counter({each: used - REFILL for each, used in self._used.items()})
         return found
-
-
-def _further(event: SecurityEvent, host: str) -> SecurityEvent:
-    """Return the event that stands for further ones of a user or host."""
-    return SecurityEvent(
-        kind=event.kind,
-        user=event.user,
-        address=Address(host, 0),
-        action="*",
-        outcome="*",
-        reason=FURTHER,
-    )

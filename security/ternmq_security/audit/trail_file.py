@@ -5,6 +5,7 @@ Every function blocks: call them through the blocking pool.
 
 import os
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 from ternmq_runtime.durable_file import open_private
@@ -26,7 +27,10 @@ def append(path: Path, data: bytes, *, max_bytes: int, files: int) -> None:
     """
     with suppress(FileNotFoundError):
         if 0 < path.stat().st_size > max_bytes - len(data):
-            rotate(path, files)
+            names = [path, *(path.with_name(f"{path.name}.{each}") for each in range(1, files))]
+            for older, newer in pairwise(reversed(names)):
+                with suppress(FileNotFoundError):
+                    newer.replace(older)
     with open_private(path, "ab") as file:
         # Past the buffer of the file, which would write its rest at the end, after the cut.
         end, descriptor = file.tell(), file.fileno()
@@ -37,15 +41,3 @@ def append(path: Path, data: bytes, *, max_bytes: int, files: int) -> None:
             with suppress(OSError):
                 os.ftruncate(descriptor, end)
             raise
-
-
-def rotate(path: Path, files: int) -> None:
-    """Rename the file and the earlier ones, and remove the oldest.
-
-    Raises:
-        OSError: The disk refused. No file is lost.
-    """
-    names = [path, *(path.with_name(f"{path.name}.{number}") for number in range(1, files))]
-    for older, newer in zip(reversed(names), reversed(names[:-1]), strict=False):
-        with suppress(FileNotFoundError):
-            newer.replace(older)

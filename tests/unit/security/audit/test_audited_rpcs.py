@@ -176,14 +176,6 @@ def test_contents_of_an_empty_request_exist(method: Any) -> None:
     assert REPORTED[method](method.request(), AccessTable())
 
 
-def test_resources_beyond_twenty_are_counted() -> None:
-    topics = [common.TopicConfig(topic=f"T{number}") for number in range(23)]
-    found = resources_of(RULES[rpc.PUT_TOPICS], admin.PutTopicsRequest(topics=topics))
-    assert found is not None
-    assert found.startswith("topic:T0,topic:T1,")
-    assert found.endswith(",topic:T19 and 3 more")
-
-
 def test_resources_of_a_call_for_everybody_are_none() -> None:
     assert resources_of(RULES[rpc.GET_CLUSTER], nameserver.GetClusterRequest()) is None
     hello = groups.Hello(

@@ -134,7 +134,7 @@ def test_flood_of_many_hosts_is_bounded_and_hides_no_user() -> None:
     assert str(lines[-1].address) == "*:0"
     change = changed(0)
     assert limit.admit(change, SIZE, 0) is change
-    assert len(lines) + sum(repeats for _, repeats, _ in limit.end()) == attempts
+    assert len(lines) + sum(repeats for _, repeats, _ in limit.ended(WINDOW_MS)) == attempts
 
 
 def test_clock_that_is_set_back_ends_the_window() -> None:

@@ -188,6 +188,13 @@ def test_refused_message_of_a_stream_is_reported_once() -> None:
     assert (event.action, event.resource) == ("PullStream", "topic:U")
 
 
+def test_stream_of_an_unknown_identity_is_reported() -> None:
+    service = Service()
+    service.call(rpc.SEND_STREAM, [], "nobody")
+    (event,) = service.of(EventKind.REFUSED)
+    assert (event.user, event.action, event.resource) == (None, "SendStream", None)
+
+
 def test_refusals_that_are_about_no_identity_are_not_reported() -> None:
     service = Service()
     service.replies[messages.SendRequest] = refusal(ResponseCode.NO_PERMISSION, "not writable")
