@@ -24,12 +24,9 @@ def shortened(event: SecurityEvent) -> SecurityEvent:
 
 
 def line_of(event: SecurityEvent, wall_ms: int, count: int = 1) -> str:
-    """Return the line of an event: an object in ASCII, with a line feed.
+    """Return the line of `count` equal, shortened events, the last one at `wall_ms`.
 
-    Args:
-        event: Event, shortened.
-        wall_ms: Time of the event, or of the last of several like it, Unix milliseconds.
-        count: Number of equal events for which the line stands.
+    The line is a JSON object in ASCII, with a line feed.
     """
     members = {each.name: getattr(event, each.name) for each in fields(event)}
     members["address"] = str(event.address)

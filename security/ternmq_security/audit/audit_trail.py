@@ -36,12 +36,6 @@ class AuditTrail:
     A call never waits for the disk, and never fails because of it. While the disk refuses, lines
     wait for the next try, 4096 at most.
 
-    Args:
-        path: File of the trail.
-        config: Bounds of the files.
-        clock: Wall clock.
-        blocking: Runs the writes.
-
     Attributes:
         job: Writes lines, and those of repeated events.
         failures: Number of writes that the disk refused since the last one that succeeded.
@@ -74,11 +68,10 @@ class AuditTrail:
     async def close(self) -> None:
         """Write the lines that wait. What the disk refuses is lost, and logged."""
         self._put_repeats(self._clock.wall_ms() + WINDOW_MS)
-        while self._lines:
-            if not await self._write_next():
-                lost = len(self._lines) + self._lost
-                logger.error("lines of the audit trail lost file=%s lines=%s", self._path, lost)
-                return
+        while self._lines and await self._write_next():
+            pass
+        if lost := len(self._lines) + self._lost:
+            logger.error("lines of the audit trail lost file=%s lines=%s", self._path, lost)
 
     async def _step(self) -> bool:
         self._put_repeats(self._clock.wall_ms())
@@ -128,11 +121,8 @@ class AuditTrail:
 async def audited(config: AuditConfig, env: Environment) -> AsyncGenerator[Environment]:
     """Yield the environment whose services report to the audit trail while the block runs.
 
-    Leaving writes the lines that wait, so services must be closed before.
-
-    Args:
-        config: Settings; without a file the environment stays as it is.
-        env: Environment of the process.
+    Leaving writes the lines that wait, so services must be closed before. Without a file in the
+    settings the environment stays as it is.
     """
     if config.file is None:
         yield env

@@ -30,8 +30,7 @@ Repeats = tuple[SecurityEvent, int, int]
 class EventLimit:
     """Limit of events, but for changes of users, which have a line each. Owned by the audit trail.
 
-    Args:
-        now_ms: Unix milliseconds.
+    Times are Unix milliseconds.
     """
 
     def __init__(self, now_ms: int) -> None:
@@ -40,13 +39,7 @@ class EventLimit:
         self._used: Counter[str] = Counter()
 
     def admit(self, event: SecurityEvent, size: int, now_ms: int) -> SecurityEvent | None:
-        """Return the event to write now; None = it is counted, for `ended`.
-
-        Args:
-            event: Event.
-            size: Bytes of its line.
-            now_ms: Unix milliseconds.
-        """
+        """Return the event to write now, with a line of `size` bytes; None = it is counted."""
         if event.action == PUT_ACCESS.name and event.outcome in (ALLOWED, CANCELLED):
             return event
         host = event.address.host
@@ -73,11 +66,7 @@ class EventLimit:
         return event
 
     def ended(self, now_ms: int) -> list[Repeats]:
-        """Return the repeated events of the window if it is over.
-
-        Args:
-            now_ms: Unix milliseconds. A clock that was set back ends the window.
-        """
+        """Return the repeated events of the window if it is over, or if the clock was set back."""
         if self._began_ms <= now_ms < self._began_ms + WINDOW_MS:
             return []
         self._began_ms = now_ms

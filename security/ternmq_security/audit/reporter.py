@@ -66,12 +66,7 @@ class ReportedStream:
 
 
 class AuditReporter:
-    """Reports of one guard. Owned by the loop of its service.
-
-    Args:
-        report: Function that takes each event.
-        table: Function that returns the present table of users.
-    """
+    """Reports of one guard, by the present table of users. Owned by the loop of its service."""
 
     def __init__(
         self, report: Callable[[SecurityEvent], None], table: Callable[[], AccessTable]
@@ -81,10 +76,7 @@ class AuditReporter:
         self._known: dict[tuple[object, ...], None] = {}
 
     def reporting(self, handler: Handler, rule: Rule) -> Callable[..., Awaitable[Any]]:
-        """Return the function of a handler, which reports what it changes or opens.
-
-        The functions of other RPCs stay as they are.
-        """
+        """Return the function of a handler, which reports what it changes or opens, if anything."""
         rpc, serve, contents = handler.rpc, handler.function, REPORTED.get(handler.rpc)
         if contents is None:
             return serve

@@ -1,7 +1,4 @@
-"""File of the audit trail and earlier ones: `audit.jsonl`, the one before as `audit.jsonl.1`.
-
-Every function blocks: call them through the blocking pool.
-"""
+"""File of the audit trail and earlier ones: `audit.jsonl`, the one before as `audit.jsonl.1`."""
 
 import os
 from contextlib import suppress
@@ -12,15 +9,11 @@ from ternmq_runtime.durable_file import open_private
 
 
 def append(path: Path, data: bytes, *, max_bytes: int, files: int) -> None:
-    """Append whole lines to the file. Only this user may read a new file.
+    """Append whole lines to the file, which no other user may read. Blocks.
 
-    The file is opened for each call, so that another program may move it away.
-
-    Args:
-        path: Path of the file, which must not be a link. Its folder exists.
-        data: Lines.
-        max_bytes: Size above which a new file begins.
-        files: Number of files that are kept, the present one included; at least 2.
+    The file must not be a link. It is opened for each call, so that another program may move it
+    away. Above `max_bytes` a
+    new one begins; so many `files` are kept, at least 2.
 
     Raises:
         OSError: The disk refused. The file has none of the lines.
