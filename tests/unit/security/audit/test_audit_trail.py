@@ -97,6 +97,31 @@ def test_repeats_are_written_after_their_window_or_at_the_end(tmp_path: Path) ->
     asyncio.run(main())
 
 
+def test_flood_of_one_user_pushes_out_no_change_of_users(tmp_path: Path) -> None:
+    path, clock = tmp_path / "audit.jsonl", HandClock()
+    config = AuditConfig(file=path, max_bytes=BYTES_LEAST, files=8)
+    trail = AuditTrail(path, config, clock, InlineBlocking())
+    noted = 0
+
+    async def main() -> None:
+        nonlocal noted
+        trail.note(event("PutAccess"))
+        for _ in range(9):
+            for number in range(500):
+                for outcome in ("allowed", "INVALID_PARAMETER"):
+                    change = replace(event(), user="shop", resource=f"topic:{number}")
+                    trail.note(replace(change, outcome=outcome, details="\U0010ffff" * 9999))
+                    noted += 1
+            clock.now_ms += WINDOW_MS
+            await until_idle(trail)
+        await trail.close()
+
+    asyncio.run(main())
+    found = [each for file in tmp_path.iterdir() for each in lines(file)]
+    assert [each["user"] for each in found if each["action"] == "PutAccess"] == ["root"]
+    assert sum(each["count"] for each in found) == noted + 1
+
+
 def test_refusing_disk_is_logged_once_and_lost_lines_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -214,7 +214,7 @@ def test_change_of_users_is_told_by_names_and_without_hashes() -> None:
     assert REPORTED[rpc.PUT_ACCESS](illegal, table) == ["version 4 to an illegal table"]
 
 
-def test_no_padding_hides_a_row_of_a_changed_table() -> None:
+def test_change_of_users_hides_no_row_behind_padding() -> None:
     former = first_administrator(AccessTable(), User("root", (), ("CN=root",)))
     names = [f"pad{number:03}" for number in range(200)]
     users = [User(name, (), (f"CN={name},O={'x' * 900}",)) for name in names]
