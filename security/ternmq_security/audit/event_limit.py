@@ -1,8 +1,8 @@
 """Limit of the lines of one caller, so that nobody's flood pushes out what others did. Pure.
 
-Time has windows of 10 s. The first event of its like in a window is written at once, and the others
-as one line with their number at the end. A user, or a host without a verified user, has a budget of
-bytes, and all such hosts together have one. What exceeds a budget counts in one line as well.
+A window begins with an event, and has 10 s. The first event of its like is written at once, and the
+others as one line with their number at the end. A user, or a host without a verified user, has a
+budget of bytes, and all such hosts together have one. What exceeds a budget counts in one line.
 """
 
 from collections import Counter
@@ -60,6 +60,8 @@ class EventLimit:
         if (repeats := self._repeats.get(key)) is not None:
             self._repeats[key] = (repeats[0] + 1, now_ms)
             return None
+        if not self._repeats:
+            self._began_ms = now_ms
         self._repeats[key] = (0, now_ms)
         if not exceeded:
             self._used.update(dict.fromkeys(budgets, size))
