@@ -128,7 +128,7 @@ class Guard:
                     return caller
             except RefusedError as error:
                 if self.reporter is not None:
-                    self.reporter.unproved(rpc, call, error)
+                    self.reporter.refused(None, rpc, call, (), error)
                 raise
             finally:
                 del self._under_way[key]

@@ -30,9 +30,6 @@ class AuditConfig:
     """Files that are kept, the present one included; 2 to 1000."""
 
     def __post_init__(self) -> None:
-        for setting, value, least, most in (
-            ("max_bytes", self.max_bytes, BYTES_LEAST, BYTES_MAX),
-            ("files", self.files, 2, FILES_MAX),
-        ):
-            if not least <= value <= most:
-                raise ConfigError(f"audit.{setting}", value, f"must be {least} to {most}")
+        for name, least, most in (("max_bytes", BYTES_LEAST, BYTES_MAX), ("files", 2, FILES_MAX)):
+            if not least <= (value := getattr(self, name)) <= most:
+                raise ConfigError(f"audit.{name}", value, f"must be {least} to {most}")

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from ternmq_model.errors import UsageError
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting import service_methods
 from ternmq_security.access.access_table import AccessTable, access_table_from_json
@@ -33,24 +32,11 @@ def _fields(*paths: str) -> Contents:
     return contents
 
 
-def _topics(request: admin.PutTopicsRequest, _table: AccessTable) -> list[str]:
-    return [f"topics={','.join(each.topic for each in request.topics)}"]
-
-
-def _settings(request: admin.UpdateSettingsRequest, _table: AccessTable) -> list[str]:
-    return [" ".join(f"{name}={value!r}" for name, value in sorted(request.values.items()))]
-
-
 def _reset(request: admin.ResetOffsetsRequest, _table: AccessTable) -> list[str]:
     kind = request.WhichOneof("to")
     to = "nothing" if kind is None else f"{kind}={getattr(request, kind)}"
     queues = ",".join(map(str, request.queue_ids)) or "all"
     return [f"group={request.group} topic={request.topic} queues={queues} to {to}"]
-
-
-def _session(request: groups.SessionRequest, _table: AccessTable) -> list[str]:
-    names = ",".join(request.hello.producer_groups)
-    return [f"client_id={request.hello.client_id} producer_groups={names}"]
 
 
 def _access(request: nameserver.PutAccessRequest, former: AccessTable) -> list[str]:
@@ -102,7 +88,9 @@ REPORTED: Final[Mapping[Rpc, Contents]] = {
     service_methods.PUT_TOPIC: _fields(
         "topic.topic", "topic.read_queues", "topic.write_queues", "topic.permissions"
     ),
-    service_methods.PUT_TOPICS: _topics,
+    service_methods.PUT_TOPICS: lambda request, _: [
+        f"topics={','.join(each.topic for each in request.topics)}"
+    ],
     service_methods.DELETE_TOPIC: _fields("topic"),
     service_methods.CLEAN_STORE: _fields(),
     service_methods.PUT_GROUP: _fields(
@@ -115,10 +103,15 @@ REPORTED: Final[Mapping[Rpc, Contents]] = {
     service_methods.DELETE_GROUP: _fields("group", "with_dead_letters"),
     service_methods.RESET_OFFSETS: _reset,
     service_methods.CLONE_OFFSETS: _fields("from_group", "to_group", "topic"),
-    service_methods.UPDATE_SETTINGS: _settings,
+    service_methods.UPDATE_SETTINGS: lambda request, _: [
+        " ".join(f"{name}={value!r}" for name, value in sorted(request.values.items()))
+    ],
     service_methods.PROMOTE: _fields("is_forced"),
     service_methods.FOLLOW: _fields("hello.cluster", "hello.broker_name", "hello.broker_id"),
-    service_methods.SESSION: _session,
+    service_methods.SESSION: lambda request, _: [
+        f"client_id={request.hello.client_id}"
+        f" producer_groups={','.join(request.hello.producer_groups)}"
+    ],
 }
 """RPCs of administrators and brokers that change something, or copy all of it; and sessions."""
 

@@ -26,6 +26,7 @@ Outcome = tuple[str, str | None]
 """Outcome of a request, and its reason."""
 
 _ALLOWED: Final[Outcome] = (ALLOWED, None)
+_CODES: Final = frozenset(map(int, ResponseCode))
 
 
 class ReportedStream:
@@ -112,11 +113,6 @@ class AuditReporter:
             caller.name, caller.decisions, caller.proof, caller.expires_at_ms, on_refused
         )
 
-    def unproved(self, rpc: Rpc, call: Call, error: RefusedError) -> None:
-        """Report wrong credentials: without the token, and with the name of its user if any."""
-        if error.code == ResponseCode.NO_PERMISSION:
-            self.refused(None, rpc, call, (), error)
-
     def refused(
         self,
         caller: CallerIdentity | None,
@@ -125,9 +121,14 @@ class AuditReporter:
         alternatives: Alternatives,
         error: RefusedError,
     ) -> None:
-        """Report a refusal of one of some permissions; without a caller, of wrong credentials."""
+        """Report a refusal of one of some permissions; without a caller, of wrong credentials.
+
+        A wrong token is reported by the name of its user at most.
+        """
         claimed = None
         if caller is None:
+            if error.code != ResponseCode.NO_PERMISSION:
+                return
             claimed = claimed_user(call.metadata.get(AUTHORIZATION_KEY, ""), self._table())
         resource = next((str(need[1]) for need in alternatives if need is not None), None)
         fields = {"claimed": claimed, "resource": resource, "reason": error.remark}
@@ -185,19 +186,17 @@ def outcome_of(reply: Any) -> Outcome:
     results = getattr(reply, "results", ())
     refused = [each.status for each in results if each.status.code]
     if reply.status.code or not refused:
-        return _code_name(reply.status.code), reply.status.remark or None
-    return _code_name(refused[0].code), f"{len(refused)} of {len(results)}: {refused[0].remark}"
+        return _outcome(reply.status.code, reply.status.remark)
+    return _outcome(refused[0].code, f"{len(refused)} of {len(results)}: {refused[0].remark}")
 
 
 def error_outcome(error: Exception) -> Outcome:
     """Return the outcome of a handler that has raised an error, and its reason."""
     if isinstance(error, RefusedError):
-        return _code_name(error.code), error.remark
+        return _outcome(error.code, error.remark)
     return type(error).__name__, str(error)
 
 
-def _code_name(code: int) -> str:
-    try:
-        return ResponseCode(code).name if code else ALLOWED
-    except ValueError:
-        return str(code)
+def _outcome(code: int, remark: str) -> Outcome:
+    name = ResponseCode(code).name if code in _CODES else str(code)
+    return name if code else ALLOWED, remark or None
