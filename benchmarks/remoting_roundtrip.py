@@ -19,7 +19,8 @@ import grpc.aio
 
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.grpc_network import GrpcNetwork
-from ternmq_remoting.grpc_options import CLIENT_OPTIONS, SERVER_OPTIONS
+from ternmq_remoting.grpc_options import CLIENT_OPTIONS, server_options
+from ternmq_remoting.network_config import NetworkConfig
 from ternmq_remoting.rpc import (
     Address,
     Call,
@@ -78,7 +79,7 @@ async def bare_stream(_requests: object, context: Any) -> None:
 
 async def serve() -> None:
     """Serve until standard input ends, and print the ports: the seam's, then the bare one's."""
-    bare = grpc.aio.server(options=SERVER_OPTIONS)
+    bare = grpc.aio.server(options=server_options(NetworkConfig()))
     methods: dict[str, Any] = {
         "Send": grpc.unary_unary_rpc_method_handler(bare_send),
         "SendStream": grpc.stream_stream_rpc_method_handler(bare_stream),

@@ -1,5 +1,6 @@
 """The environment of a broker's parts: what a term opens before it builds them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ternmq_broker.live_settings import LiveSettings
@@ -9,6 +10,7 @@ from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_broker.steady_clock import SteadyClock
 from ternmq_broker.storage.admission import Admission
 from ternmq_broker.storage.reader import StoreReader
+from ternmq_remoting.connection_limits import PortLimit
 from ternmq_remoting.environment import Environment
 from ternmq_store.message_store import MessageStore
 
@@ -37,6 +39,8 @@ class BrokerEnvironment(Environment):
 
     statistics: BrokerStatistics
     admission: Admission
+    port_counts: Mapping[PortLimit, int]
+    """Closed connections and refused calls of the broker's port, by their limit."""
 
 
 def broker_environment(
@@ -48,6 +52,7 @@ def broker_environment(
     registrar: Registrar,
     *,
     is_slave: bool,
+    port_counts: Mapping[PortLimit, int],
 ) -> BrokerEnvironment:
     """Return the environment of the parts of one term, with new statistics and admission."""
     config = live.broker
@@ -71,4 +76,5 @@ def broker_environment(
             bytes_max=config.unanswered_max_bytes,
             bytes_per_stream_max=config.stream_unanswered_max_bytes,
         ),
+        port_counts=port_counts,
     )

@@ -237,6 +237,7 @@ class Term(Lifecycle):
                 tables,
                 registrar,
                 is_slave=is_slave,
+                port_counts=self._listener.counts,
             ),
             member,
         )
@@ -395,7 +396,7 @@ class Term(Lifecycle):
         stack.push_async_callback(parts.access.leave)
         await parts.access.begin()
         server = await stack.enter_async_context(
-            self._listener.serve(parts.handlers(), identity=member.identity)
+            self._listener.serve(parts.handlers(), identity=member.identity, gate=parts.access.gate)
         )
         stack.push_async_callback(parts.drain)
         port = server.address.port

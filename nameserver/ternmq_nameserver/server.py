@@ -90,7 +90,7 @@ class NameServer(Lifecycle):
         listener = env.network.listener(config.listen_address, plain_port=config.plain_port)
         listener.stays_open = False
         handlers = access.guarded([*service.handlers(), *users.handlers()])
-        self._server = await stack.enter_async_context(listener.serve(handlers))
+        self._server = await stack.enter_async_context(listener.serve(handlers, gate=access.gate))
         stack.callback(users.close)
         stack.callback(self._forget)
 

@@ -13,10 +13,10 @@ from ternmq_model.errors import ConfigError, TernError, Unreachable
 from ternmq_remoting.connection import GrpcConnection
 from ternmq_remoting.grpc_tls import ChannelCertificates
 from ternmq_remoting.health import CHECK
+from ternmq_remoting.listener import GrpcListener
 from ternmq_remoting.network_config import NetworkConfig
 from ternmq_remoting.peer import is_expected, texts_of
-from ternmq_remoting.rpc import Address, Connection, Handler, Identity, Server
-from ternmq_remoting.server import GrpcListener
+from ternmq_remoting.rpc import Address, Connection, Gate, Handler, Identity, Server
 from ternmq_remoting.tls import HIDDEN, Credentials, TlsConfig
 from ternmq_runtime.fork_safety import check_process
 
@@ -132,7 +132,12 @@ class GrpcNetwork:
         return kept
 
     def serve(
-        self, handlers: Sequence[Handler], listen: Address, *, identity: Identity | None = None
+        self,
+        handlers: Sequence[Handler],
+        listen: Address,
+        *,
+        identity: Identity | None = None,
+        gate: Gate | None = None,
     ) -> AbstractAsyncContextManager[Server]:
         """Serve `handlers` on `listen`, with health.
 
@@ -141,7 +146,7 @@ class GrpcNetwork:
         """
         listener = self.listener(listen)
         listener.stays_open = False
-        return listener.serve(handlers, identity=identity)
+        return listener.serve(handlers, identity=identity, gate=gate)
 
     def listener(self, listen: Address, *, plain_port: int | None = None) -> GrpcListener:
         """Return a port that stays open from one server to the next.

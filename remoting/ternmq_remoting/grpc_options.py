@@ -11,14 +11,13 @@ a third slower), `grpc.http2.max_frame_size`, `grpc.http2.lookahead_bytes`,
 
 from typing import Final
 
+from ternmq_remoting.network_config import NetworkConfig
+
 MESSAGE_BYTES_MAX: Final = (4 << 20) + (256 << 10)
 """Most bytes of a message: a 4 MiB body, 32,767 bytes of properties, and their envelope. Never −1:
 the limit also holds after decompression and so stops a small request that expands to a huge one."""
 
 METADATA_BYTES_MAX: Final = 16 << 10
-CONCURRENT_STREAMS_MAX: Final = 4096
-"""Most calls and streams of one connection. Held pulls count too, so the limit is high."""
-
 KEEPALIVE_TIME_MS: Final = 10_000
 KEEPALIVE_TIMEOUT_MS: Final = 5_000
 """Longest time without an answer to a ping, ms. Without it a half-open connection would hold its
@@ -27,7 +26,9 @@ streams for hours."""
 RECONNECT_BACKOFF_MS: Final = (100, 1000)
 """First and longest wait between two attempts to connect. gRPC's own longest is two minutes."""
 
-HANDSHAKE_TIMEOUT_MS: Final = 10_000
+STREAMS_ABOVE_MAX: Final = 64
+"""Calls above a port's limit that may begin, so that they can be refused with a reason: at gRPC's
+own limit a client's calls wait for each other."""
 
 _BOTH: Final = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -54,13 +55,20 @@ CLIENT_OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
 )
 
-SERVER_OPTIONS: Final = (
+_SERVER: Final = (
     *_BOTH,
     # With gRPC's default two servers would share a port, each with some of the connections.
     ("grpc.so_reuseport", 0),
-    ("grpc.max_concurrent_streams", CONCURRENT_STREAMS_MAX),
-    ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
     # The permitted interval is half of the clients' keepalive, so that jitter is permitted too.
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_TIME_MS // 2),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_TIME_MS // 2),
 )
+
+
+def server_options(config: NetworkConfig) -> tuple[tuple[str, int], ...]:
+    """Return the options of a server with these settings."""
+    return (
+        *_SERVER,
+        ("grpc.max_concurrent_streams", config.streams_max + STREAMS_ABOVE_MAX),
+        ("grpc.server_handshake_timeout_ms", round(config.handshake_timeout_s * 1000)),
+    )

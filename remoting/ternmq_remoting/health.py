@@ -1,8 +1,8 @@
 """Service `grpc.health.v1`: whether a server accepts calls."""
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any, Final, cast
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final
 
 import grpc.aio
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
@@ -37,13 +37,9 @@ class HealthService:
         """Answer NOT_SERVING to all later checks and to all watches, which end."""
         self._stopping.set()
 
-    def handlers(self) -> grpc.GenericRpcHandler:
-        """Return the service for gRPC."""
-        methods = {
-            "Check": cast("Any", grpc.unary_unary_rpc_method_handler(self._check)),
-            "Watch": cast("Any", grpc.unary_stream_rpc_method_handler(self._watch)),
-        }
-        return grpc.method_handlers_generic_handler(SERVICE, methods)
+    def functions(self) -> Mapping[str, Callable[[bytes, Context], Awaitable[bytes]]]:
+        """Return the functions of the service by path: each returns its last reply."""
+        return {f"/{SERVICE}/Check": self._check, f"/{SERVICE}/Watch": self._watch}
 
     def _reply(self, service: str) -> bytes:
         reply = HealthCheckResponse(status=HealthCheckResponse.SERVING)
@@ -59,11 +55,11 @@ class HealthService:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {service!r} here")
         return self._reply(service)
 
-    async def _watch(self, raw: bytes, context: Context) -> None:
+    async def _watch(self, raw: bytes, context: Context) -> bytes:
         service = await self._begin(raw, context)
         await context.write(self._reply(service))
         await self._stopping.wait()
-        await context.write(self._reply(service))
+        return self._reply(service)
 
     async def _begin(self, raw: bytes, context: Context) -> str:
         """Send the server's identity and return the name of the service in the request."""

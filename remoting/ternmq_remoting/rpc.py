@@ -14,6 +14,7 @@ from google.protobuf.message import Message as ProtoMessage
 
 from ternmq_model.address import Address as Address
 from ternmq_model.permission import Need
+from ternmq_remoting.connection_limits import PortLimit
 from ternmq_remoting.encoded_message import EncodedMessage
 
 Req = TypeVar("Req", bound=ProtoMessage)
@@ -235,6 +236,35 @@ StreamHandler = Callable[[ServerStream[Req, Rep], Call], Awaitable[None]]
 """Coroutine function that serves one stream. It is cancelled after the loss of the caller."""
 
 
+class Gate(Protocol):
+    """Check of callers before their requests are read."""
+
+    @property
+    def is_open(self) -> bool:
+        """True = everybody may call, and nothing is checked."""
+        ...
+
+    def knows(self, metadata: Mapping[str, str]) -> bool:
+        """Return at once whether the caller with this metadata was admitted a short time ago.
+
+        Args:
+            metadata: Metadata of the call by lower-case key.
+        """
+        ...
+
+    async def admit(self, call: Call, path: str) -> None:
+        """Admit a caller that is not known yet.
+
+        Args:
+            call: Call of the caller.
+            path: Path of the RPC.
+
+        Raises:
+            RefusedError: The caller has no identity (NO_PERMISSION). Its request was not read.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Handler:
     """RPC with the function that serves it. Made by `unary` or `stream`."""
@@ -313,8 +343,17 @@ class Listener(Protocol):
 
     stays_open: bool
 
+    @property
+    def counts(self) -> Mapping[PortLimit, int]:
+        """Closed connections and refused calls of the port since it was made, by their limit."""
+        ...
+
     def serve(
-        self, handlers: Sequence[Handler], *, identity: Identity | None = None
+        self,
+        handlers: Sequence[Handler],
+        *,
+        identity: Identity | None = None,
+        gate: Gate | None = None,
     ) -> AbstractAsyncContextManager[Server]:
         """Serve `handlers` while the block runs, as `Network.serve` does. One server at a time.
 
@@ -351,11 +390,22 @@ class Network(Protocol):
         ...
 
     def serve(
-        self, handlers: Sequence[Handler], listen: Address, *, identity: Identity | None = None
+        self,
+        handlers: Sequence[Handler],
+        listen: Address,
+        *,
+        identity: Identity | None = None,
+        gate: Gate | None = None,
     ) -> AbstractAsyncContextManager[Server]:
         """Serve `handlers` while the block runs. Entering returns when the server listens.
 
         Leaving refuses new calls, waits a grace period for running ones, and then cancels them.
+
+        Args:
+            handlers: Handlers of the services.
+            listen: Address of the port.
+            identity: Identity of the server, for clients that expect one.
+            gate: Check of callers; None = everybody may call.
 
         Raises:
             CannotListen: The address cannot be bound.

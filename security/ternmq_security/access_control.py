@@ -9,7 +9,7 @@ from typing import Final
 from ternmq_model.address import Address, is_loopback
 from ternmq_model.errors import StoreError
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import Handler
+from ternmq_remoting.rpc import Gate, Handler
 from ternmq_runtime.service import Job
 from ternmq_security.access.access_table import AccessTable, Doubt
 from ternmq_security.access_store import AccessFile, AccessStore
@@ -102,6 +102,11 @@ class AccessControl:
                 " everything; the next minor version refuses this without --insecure address=%s",
                 self._listen,
             )
+
+    @property
+    def gate(self) -> Gate:
+        """Check of callers before their requests are read."""
+        return self._guard
 
     def guarded(self, handlers: Sequence[Handler]) -> list[Handler]:
         """Return handlers whose calls are checked by the table."""

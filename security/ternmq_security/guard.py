@@ -4,7 +4,7 @@ The guard wraps handlers, so that it works over every network.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, Protocol
 
@@ -28,6 +28,8 @@ CALLERS_MAX: Final = 10_000
 
 _WAITS: Final = frozenset({PULL, GET_ACCESS})
 """Unary calls that wait, up to 30 s, for what their caller may no longer read by then."""
+
+_BY_PATH: Final = {rpc.path: rpc for rpc in RULES}
 
 _Key = tuple[bytes, PeerCertificate | None]
 
@@ -100,21 +102,41 @@ class Guard:
         for stream in self._streams:
             end_expired(stream, now_ms)
 
+    def knows(self, metadata: Mapping[str, str]) -> bool:
+        """Return whether a caller without a certificate was admitted. See `Gate`."""
+        caller = self._callers.get(_key_of(metadata, None))
+        return caller is not None and caller.allows(None)
+
+    async def admit(self, call: Call, path: str) -> None:
+        """Admit a caller that has an identity, before its request is read. See `Gate`.
+
+        Raises:
+            RefusedError: NO_PERMISSION: the caller has none, or wrong credentials.
+        """
+        rpc = _BY_PATH.get(path)
+        caller = await self.identify(call, rpc)
+        try:
+            caller.check(None)
+        except RefusedError as error:
+            if self.reporter is not None and rpc is not None:
+                self.reporter.refused(caller, rpc, call, (), error)
+            raise
+
     def known(self, call: Call) -> CallerIdentity | None:
         """Return the identity of a caller, if it was identified since it last changed."""
-        return self._callers.get(_key_of(call))
+        return self._callers.get(_key_of(call.metadata, call.certificate))
 
-    async def identify(self, call: Call, rpc: Rpc) -> CallerIdentity:
+    async def identify(self, call: Call, rpc: Rpc | None) -> CallerIdentity:
         """Return the identity of a caller by the present table. Cancelling is safe.
 
         Args:
             call: Call with the caller's credentials.
-            rpc: RPC of the call, for the report of wrong credentials.
+            rpc: RPC of the call, for the report of wrong credentials; None = none is made.
 
         Raises:
             RefusedError: NO_PERMISSION: the credentials are wrong.
         """
-        key = _key_of(call)
+        key = _key_of(call.metadata, call.certificate)
         while (known := self._callers.get(key)) is None:
             if (other := self._under_way.get(key)) is not None:  # a token's check takes long
                 await other.wait()
@@ -127,7 +149,7 @@ class Guard:
                     self._remember(key, caller)
                     return caller
             except RefusedError as error:
-                if self.reporter is not None:
+                if self.reporter is not None and rpc is not None:
                     self.reporter.refused(None, rpc, call, (), error)
                 raise
             finally:
@@ -196,7 +218,7 @@ def _guarded(handler: Handler, rule: Rule, guard: Guard) -> Handler:
     return Handler(rpc, serve_stream if isinstance(rpc, StreamRpc) else serve_call)
 
 
-def _key_of(call: Call) -> _Key:
+def _key_of(metadata: Mapping[str, str], certificate: PeerCertificate | None) -> _Key:
     """Return the key of a caller, without the token."""
-    authorization = call.metadata.get(AUTHORIZATION_KEY, "")
-    return sha256(authorization.encode()).digest(), call.certificate
+    authorization = metadata.get(AUTHORIZATION_KEY, "")
+    return sha256(authorization.encode()).digest(), certificate

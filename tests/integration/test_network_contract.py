@@ -15,6 +15,7 @@ from ternmq_model.errors import (
     ConnectionLost,
     IllegalName,
     MessageRefused,
+    PermissionRefused,
     RefusedError,
     RequestTimedOut,
     TernError,
@@ -30,6 +31,7 @@ from ternmq_remoting.grpc_options import MESSAGE_BYTES_MAX
 from ternmq_remoting.rpc import (
     Call,
     Connection,
+    Gate,
     Handler,
     Identity,
     Network,
@@ -40,6 +42,7 @@ from ternmq_remoting.rpc import (
 )
 from ternmq_remoting.service_methods import DELETE_KV, GET_KV, PUT_KV, SESSION
 from ternmq_testing.memory.memory_network import MemoryNetwork
+from tests.support.fake_gate import FakeGate
 
 LOOPBACK = Address("127.0.0.1", 0)
 BROKER = Identity("c", "broker-a", 0, 3)
@@ -133,12 +136,12 @@ async def get(connection: Connection, key: str, *, timeout_s: float = 5.0) -> pb
 
 @contextlib.asynccontextmanager
 async def connected(
-    make_network: MakeNetwork, identity: Identity | None = None
+    make_network: MakeNetwork, identity: Identity | None = None, *, gate: Gate | None = None
 ) -> AsyncGenerator[tuple[Network, Server, Service, Connection]]:
     service = Service()
     async with (
         make_network() as network,
-        network.serve(service.handlers(), LOOPBACK, identity=identity) as server,
+        network.serve(service.handlers(), LOOPBACK, identity=identity, gate=gate) as server,
     ):
         connection = await network.connect([server.address], timeout_s=30)
         try:
@@ -166,6 +169,23 @@ def test_call_is_answered_and_the_handler_knows_its_caller(make_network: MakeNet
             assert isinstance(call.peer, Address)
             assert call.metadata["ternmq-language"] == "python"
             assert call.metadata["ternmq-version"]
+
+    run(main)
+
+
+def test_gate_admits_a_caller_once_and_keeps_others_away(make_network: MakeNetwork) -> None:
+    async def main() -> None:
+        gate = FakeGate("ternmq-language", "java")
+        async with connected(make_network, gate=gate) as (_, _, service, connection):
+            for asking in (get(connection, "k"), connection.open(SESSION).read()):
+                with pytest.raises(PermissionRefused, match="say the word"):
+                    await asking
+            gate.word = ("ternmq-language", "python")
+            await get(connection, "k")
+            opened = connection.open(SESSION)
+            await opened.write(hello("end"))
+            assert await opened.read() == changed("end")
+            assert (gate.asked, len(service.calls)) == (["python"] * 3, 2)
 
     run(main)
 

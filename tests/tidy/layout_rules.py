@@ -27,6 +27,7 @@ HOMES: Final[Mapping[str, str]] = {
     "broker/ternmq_broker/state/timer_log.py": "RocketMQ's timer log",
     "broker/ternmq_broker/state/timer_checkpoint.py": "RocketMQ's timer checkpoint",
     "remoting/ternmq_remoting/grpc_tls.py": "the serial number of an X.509 certificate",
+    "remoting/ternmq_remoting/connection_watcher.py": "the kernel's figures of a connection",
     "remoting/ternmq_remoting/local_health.py": "the kernel's credentials of a peer",
     "client/ternmq_client/admin/messages.py": "lengths of records, without numpy",
     "producer/ternmq_producer/staging/staged_messages.py": "staged messages, packed",

@@ -24,6 +24,7 @@ from ternmq_model.route import QUEUES_MAX, TOPICS_AT_ONCE_MAX, Permission, Topic
 from ternmq_model.version import __version__
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
+from ternmq_remoting.connection_limits import PortLimit
 from ternmq_remoting.converters import status_of, topic_config_from_pb, topic_config_to_pb
 from ternmq_remoting.rpc import Call, Handler, unary
 from ternmq_remoting.service_methods import (
@@ -38,6 +39,15 @@ from ternmq_remoting.service_methods import (
 logger = logging.getLogger(__name__)
 
 _PERMISSIONS: Final = int(Permission.READ | Permission.WRITE | Permission.INHERIT)
+
+_PORT_LIMITS: Final = {
+    "handshakes": PortLimit.HANDSHAKE,
+    "first_messages": PortLimit.FIRST_MESSAGE,
+    "addresses": PortLimit.ADDRESS,
+    "anonymous_bytes": PortLimit.ANONYMOUS_BYTES,
+    "streams": PortLimit.STREAMS,
+}
+"""Fields of the counts of a port's limits."""
 
 
 class AdminService:
@@ -252,7 +262,7 @@ class AdminService:
         self, request: admin.DescribeBrokerRequest, call: Call
     ) -> admin.DescribeBrokerReply:
         """Return the identity of the broker and the state of its store."""
-        identity, store = self._member.identity, self._store
+        identity, store, counts = self._member.identity, self._store, self._env.port_counts
         return admin.DescribeBrokerReply(
             cluster=identity.cluster,
             broker_name=identity.name,
@@ -271,6 +281,9 @@ class AdminService:
             waiting=self._scheduled.describe(),
             transactions=self._transactions.describe(),
             warnings=self._warnings(),
+            port=admin.PortRefusals(
+                **{field: counts.get(limit, 0) for field, limit in _PORT_LIMITS.items()}
+            ),
         )
 
     async def clean_store(

@@ -26,6 +26,9 @@ _COLUMNS = (
     "dispatch_behind_bytes",
     "damaged_records",
 )
+_PORT = ("handshakes", "first_messages", "addresses", "anonymous_bytes", "streams")
+"""Connections that limits of the port closed, and calls that they refused."""
+
 RATE_SPAN_S: Final = 60
 """Span of the printed rates, s."""
 
@@ -37,7 +40,8 @@ def status(broker: str | None, nameserver: str, output: str) -> None:
     """Show counters of the stores of all members since their opening, or all values of BROKER.
 
     A name stands for its master, or for the slave with the lowest id while the master is away; an
-    address stands for the member that registered it. Rates are those of the last minute.
+    address stands for the member that registered it. Rates are those of the last minute. The counts
+    of the port are those of its limits since the start of the process.
     """
     views = ask(nameserver, lambda admin: admin.member_views(broker=broker, with_stores=True))
     if broker is None:
@@ -72,7 +76,10 @@ def _row(view: MemberView) -> dict[str, object]:
     }
     if view.store is None:
         return row | {"problem": view.problem}
-    return row | _counted(view.store)
+    row |= _counted(view.store)
+    if view.broker is not None:
+        row["port"] = fields(view.broker.port, *_PORT)
+    return row
 
 
 def _counted(reply: admin_messages.DescribeStoreReply) -> dict[str, object]:

@@ -195,7 +195,7 @@ class DescribeBrokerRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class DescribeBrokerReply(_message.Message):
-    __slots__ = ("status", "cluster", "broker_name", "broker_id", "epoch", "version", "started_at_ms", "log_min_offset", "log_max_offset", "log_flushed_offset", "log_confirm_offset", "dispatched_offset", "flush_mode", "disk_used_percent", "disk_level", "waiting", "transactions", "warnings")
+    __slots__ = ("status", "cluster", "broker_name", "broker_id", "epoch", "version", "started_at_ms", "log_min_offset", "log_max_offset", "log_flushed_offset", "log_confirm_offset", "dispatched_offset", "flush_mode", "disk_used_percent", "disk_level", "waiting", "transactions", "warnings", "port")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -214,6 +214,7 @@ class DescribeBrokerReply(_message.Message):
     WAITING_FIELD_NUMBER: _ClassVar[int]
     TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     cluster: str
     broker_name: str
@@ -232,7 +233,22 @@ class DescribeBrokerReply(_message.Message):
     waiting: WaitingMessages
     transactions: OpenTransactions
     warnings: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., cluster: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., epoch: _Optional[int] = ..., version: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., log_flushed_offset: _Optional[int] = ..., log_confirm_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., flush_mode: _Optional[str] = ..., disk_used_percent: _Optional[float] = ..., disk_level: _Optional[str] = ..., waiting: _Optional[_Union[WaitingMessages, _Mapping]] = ..., transactions: _Optional[_Union[OpenTransactions, _Mapping]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+    port: PortRefusals
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., cluster: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., epoch: _Optional[int] = ..., version: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., log_flushed_offset: _Optional[int] = ..., log_confirm_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., flush_mode: _Optional[str] = ..., disk_used_percent: _Optional[float] = ..., disk_level: _Optional[str] = ..., waiting: _Optional[_Union[WaitingMessages, _Mapping]] = ..., transactions: _Optional[_Union[OpenTransactions, _Mapping]] = ..., warnings: _Optional[_Iterable[str]] = ..., port: _Optional[_Union[PortRefusals, _Mapping]] = ...) -> None: ...
+
+class PortRefusals(_message.Message):
+    __slots__ = ("handshakes", "first_messages", "addresses", "anonymous_bytes", "streams")
+    HANDSHAKES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    ANONYMOUS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    handshakes: int
+    first_messages: int
+    addresses: int
+    anonymous_bytes: int
+    streams: int
+    def __init__(self, handshakes: _Optional[int] = ..., first_messages: _Optional[int] = ..., addresses: _Optional[int] = ..., anonymous_bytes: _Optional[int] = ..., streams: _Optional[int] = ...) -> None: ...
 
 class OpenTransactions(_message.Message):
     __slots__ = ("open", "committed", "rolled_back", "asked", "alone", "parked", "unreadable", "staged", "expired")

@@ -5,7 +5,7 @@ They act on calls and streams whichever network carries them.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from difflib import get_close_matches
@@ -16,10 +16,12 @@ from ternmq_model.errors import ConnectionLost, CorruptRecord, UsageError, refus
 from ternmq_model.record.format import decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.connection_limits import PortLimit
 from ternmq_remoting.rpc import (
     Address,
     Call,
     Connection,
+    Gate,
     Handler,
     Identity,
     Listener,
@@ -273,11 +275,16 @@ class FaultyNetwork:
         return await self._network.connect(addresses, expect=expect, timeout_s=timeout_s)
 
     def serve(
-        self, handlers: Sequence[Handler], listen: Address, *, identity: Identity | None = None
+        self,
+        handlers: Sequence[Handler],
+        listen: Address,
+        *,
+        identity: Identity | None = None,
+        gate: Gate | None = None,
     ) -> AbstractAsyncContextManager[Server]:
         """Serve `handlers` with the faults."""
         wrapped = [self._faults.wrap(each) for each in handlers]
-        return self._network.serve(wrapped, listen, identity=identity)
+        return self._network.serve(wrapped, listen, identity=identity, gate=gate)
 
     def listener(self, listen: Address, *, plain_port: int | None = None) -> Listener:
         """Return a port whose servers have the faults."""
@@ -289,12 +296,20 @@ class _FaultyListener:
         self._listener, self._faults = listener, faults
         self.stays_open = listener.stays_open
 
+    @property
+    def counts(self) -> Mapping[PortLimit, int]:
+        return self._listener.counts
+
     @asynccontextmanager
     async def serve(
-        self, handlers: Sequence[Handler], *, identity: Identity | None = None
+        self,
+        handlers: Sequence[Handler],
+        *,
+        identity: Identity | None = None,
+        gate: Gate | None = None,
     ) -> AsyncGenerator[Server]:
         wrapped = [self._faults.wrap(each) for each in handlers]
-        async with self._listener.serve(wrapped, identity=identity) as server:
+        async with self._listener.serve(wrapped, identity=identity, gate=gate) as server:
             try:
                 yield server
             finally:

@@ -11,6 +11,7 @@ from ternmq_remoting.rpc import (
     Address,
     ClientStream,
     Connection,
+    Gate,
     Handler,
     Identity,
     Listener,
@@ -192,10 +193,15 @@ class RedirectedNetwork:
         return _Renamed(connection, addresses[0])
 
     def serve(
-        self, handlers: Sequence[Handler], listen: Address, *, identity: Identity | None = None
+        self,
+        handlers: Sequence[Handler],
+        listen: Address,
+        *,
+        identity: Identity | None = None,
+        gate: Gate | None = None,
     ) -> AbstractAsyncContextManager[Server]:
         """Serve `handlers` as the network does."""
-        return self._network.serve(handlers, listen, identity=identity)
+        return self._network.serve(handlers, listen, identity=identity, gate=gate)
 
     def listener(self, listen: Address, *, plain_port: int | None = None) -> Listener:
         """Return a port of the network."""

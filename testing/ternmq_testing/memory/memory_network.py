@@ -9,16 +9,18 @@ Every host has a name that others dial. Loopback names mean the host itself; wha
 reference. Errors are those of the gRPC network: a contract test runs against both.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from random import Random
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from ternmq_model.address import Address
 from ternmq_model.errors import CannotListen, ClosedError, ConnectionLost, Unreachable
+from ternmq_remoting.connection_limits import PortLimit
 from ternmq_remoting.peer import is_expected
-from ternmq_remoting.rpc import Connection, Handler, Identity, Server
+from ternmq_remoting.rpc import Call, Connection, Gate, Handler, Identity, Server
 from ternmq_runtime.service import OwnedTasks
 from ternmq_runtime.timers import LOOP_TIMERS, Timers
 from ternmq_testing.memory.memory_connection import MemoryConnection
@@ -130,10 +132,15 @@ class MemoryNetwork:
         return await self.host("localhost").connect(addresses, expect=expect, timeout_s=timeout_s)
 
     def serve(
-        self, handlers: Sequence[Handler], listen: Address, *, identity: Identity | None = None
+        self,
+        handlers: Sequence[Handler],
+        listen: Address,
+        *,
+        identity: Identity | None = None,
+        gate: Gate | None = None,
     ) -> AbstractAsyncContextManager[Server]:
         """Serve on the host "localhost"."""
-        return self.host("localhost").serve(handlers, listen, identity=identity)
+        return self.host("localhost").serve(handlers, listen, identity=identity, gate=gate)
 
     def listener(self, listen: Address, *, plain_port: int | None = None) -> "MemoryListener":
         """Return a port on the host "localhost"."""
@@ -338,9 +345,16 @@ class MemoryHost:
 
     @asynccontextmanager
     async def serve(
-        self, handlers: Sequence[Handler], listen: Address, *, identity: Identity | None = None
+        self,
+        handlers: Sequence[Handler],
+        listen: Address,
+        *,
+        identity: Identity | None = None,
+        gate: Gate | None = None,
     ) -> AsyncGenerator[MemoryServer, None]:
         """Serve `handlers` on this host while the block runs."""
+        if gate is not None:
+            handlers = [_behind(gate, each) for each in handlers]
         server = MemoryServer(self._network, self.name, listen, handlers, identity)
         async with OwnedTasks() as tasks:
             server.tasks = tasks
@@ -364,14 +378,35 @@ class MemoryListener:
         self._host = host
         self._address = listen
 
+    @property
+    def counts(self) -> Mapping[PortLimit, int]:
+        """Closed connections and refused calls: none, for ports in memory have no limits."""
+        return {}
+
     @asynccontextmanager
     async def serve(
-        self, handlers: Sequence[Handler], *, identity: Identity | None = None
+        self,
+        handlers: Sequence[Handler],
+        *,
+        identity: Identity | None = None,
+        gate: Gate | None = None,
     ) -> AsyncGenerator[MemoryServer, None]:
         """Serve `handlers` while the block runs, on the port of the first time."""
-        async with self._host.serve(handlers, self._address, identity=identity) as server:
+        serving = self._host.serve(handlers, self._address, identity=identity, gate=gate)
+        async with serving as server:
             self._address = server.address
             yield server
 
     async def close(self) -> None:
         """Do nothing: nobody serves any more."""
+
+
+def _behind(gate: Gate, handler: Handler) -> Handler:
+    """Return `handler` for callers whom `gate` admits."""
+
+    async def serve(request: Any, call: Call) -> Any:
+        if not gate.is_open and not gate.knows(call.metadata):
+            await gate.admit(call, handler.rpc.path)
+        return await handler.function(request, call)
+
+    return replace(handler, function=serve)

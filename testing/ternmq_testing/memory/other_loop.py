@@ -13,6 +13,7 @@ from ternmq_remoting.encoded_message import EncodedMessage
 from ternmq_remoting.rpc import (
     ClientStream,
     Connection,
+    Gate,
     Handler,
     Identity,
     Listener,
@@ -129,7 +130,12 @@ class OtherLoopNetwork:
         return _OtherLoopConnection(await run_on(self._loop, connecting), self._loop)
 
     def serve(
-        self, handlers: Sequence[Handler], listen: Address, *, identity: Identity | None = None
+        self,
+        handlers: Sequence[Handler],
+        listen: Address,
+        *,
+        identity: Identity | None = None,
+        gate: Gate | None = None,
     ) -> AbstractAsyncContextManager[Server]:
         """Refuse: services run on the network's own loop."""
         raise UsageError(f"{listen}: only the loop of the cluster serves")

@@ -1,6 +1,9 @@
 import pytest
 
-from ternmq_remoting.grpc_options import CLIENT_OPTIONS, SERVER_OPTIONS
+from ternmq_remoting.grpc_options import CLIENT_OPTIONS, server_options
+from ternmq_remoting.network_config import NetworkConfig
+
+SERVER_OPTIONS = server_options(NetworkConfig())
 
 MESSAGE_CAP = 4 * 1024 * 1024 + 256 * 1024
 
@@ -41,7 +44,7 @@ def test_client_reconnects_soon_and_by_itself(name: str, value: int) -> None:
     ("name", "value"),
     [
         ("grpc.so_reuseport", 0),
-        ("grpc.max_concurrent_streams", 4096),
+        ("grpc.max_concurrent_streams", 4096 + 64),
         ("grpc.server_handshake_timeout_ms", 10_000),
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),

@@ -6,6 +6,7 @@ import grpc
 import pytest
 
 from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.port_calls import PortCalls
 from ternmq_remoting.rpc import Call, ServerStream, stream, unary
 from ternmq_remoting.server import CRASH_LOG_INTERVAL_S, NOT_SERVING, CrashLog, ServerCalls
 from ternmq_remoting.service_methods import SEND, SEND_STREAM
@@ -55,7 +56,7 @@ class UnaryContext(Context):
 
 
 def unary_method(serving: ServerCalls) -> Any:
-    return serving.methods[SEND.path].unary_unary
+    return serving.method(SEND.path, ()).unary_unary
 
 
 def test_call_let_in_before_the_drain_is_refused_before_its_handler_runs() -> None:
@@ -66,7 +67,7 @@ def test_call_let_in_before_the_drain_is_refused_before_its_handler_runs() -> No
         return messages.SendReply()
 
     async def main() -> None:
-        serving = ServerCalls([unary(SEND, serve)], None)
+        serving = ServerCalls([unary(SEND, serve)], None, port=PortCalls(16))
         call = asyncio.create_task(unary_method(serving)(b"", UnaryContext()))
         serving.is_draining = True
         await serving.drain(1)
@@ -94,7 +95,7 @@ def test_drain_returns_when_calls_that_it_cancelled_have_ended() -> None:
         raise AssertionError
 
     async def main() -> None:
-        serving = ServerCalls([unary(SEND, serve)], None)
+        serving = ServerCalls([unary(SEND, serve)], None, port=PortCalls(16))
         call = asyncio.create_task(unary_method(serving)(b"", UnaryContext()))
         await has_begun.wait()
         serving.is_draining = True
@@ -118,8 +119,8 @@ def test_stream_opened_during_the_drain_is_refused_before_its_handler_runs() -> 
         begun.append(call)
 
     async def main() -> None:
-        serving = ServerCalls([stream(SEND_STREAM, serve)], None)
-        method = serving.methods[SEND_STREAM.path]
+        serving = ServerCalls([stream(SEND_STREAM, serve)], None, port=PortCalls(16))
+        method = serving.method(SEND_STREAM.path, ())
         serving.is_draining = True
         with pytest.raises(Aborted) as caught:
             await method.stream_stream(None, Context())
