@@ -221,7 +221,9 @@ def bring_wheels() -> None:
     command = ["docker", "run", "--rm", OWN_BASE, "python3", "-c", asking]
     version = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
     told = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    needed = [*told["build-system"]["requires"], *told["project"]["dependencies"]]
+    project = told["project"]
+    needed = [*told["build-system"]["requires"], *project["dependencies"]]
+    needed += project["optional-dependencies"]["security"]
     wheels, note = ROOT / "wheels", json.dumps([version, needed])
     stamp = wheels / "needed.json"
     if stamp.exists() and stamp.read_text() == note:

@@ -1,10 +1,11 @@
-"""The cluster of compose.yaml in containers of its own, and what befalls containers.
+"""The clusters of compose.yaml and compose.secure.yaml in containers, and what befalls containers.
 
     with running_containers():
         ...
         await docker("kill", container("broker-a"))
 
-Its project is not that of a user's `docker compose up`, and nor are its volumes; its ports are.
+Their projects are not those of a user's `docker compose up`, and nor are their volumes. The ports
+of compose.yaml are.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import json
 import os
 import subprocess
 from asyncio.subprocess import PIPE, STDOUT
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any, Final
 
 from testcontainers.compose import DockerCompose
@@ -30,6 +31,11 @@ COMPOSE: Final = (
     *("docker", "compose", "--project-name", PROJECT),
     *(word for file in FILES for word in ("--file", file)),
 )
+SECURE_PROJECT: Final = f"{PROJECT}-secure"
+SECURE_COMPOSE: Final = (
+    *("docker", "compose", "--project-name", SECURE_PROJECT),
+    *("--file", "compose.secure.yaml", "--file", "tests/cluster/compose.secure.yaml"),
+)
 NAMESERVER_PORTS: Final = {"nameserver-1": 9876, "nameserver-2": 9877}
 BROKER_PORTS: Final = {
     "broker-a": 10911,
@@ -41,6 +47,7 @@ PORTS: Final = NAMESERVER_PORTS | BROKER_PORTS
 """Where this machine reaches every service that must serve."""
 
 NAMESERVERS: Final = ";".join(f"127.0.0.1:{port}" for port in NAMESERVER_PORTS.values())
+SECURE_NAMESERVERS: Final = "127.0.0.1:9886;127.0.0.1:9887"
 
 
 def what_is_missing() -> str:
@@ -74,20 +81,36 @@ def running_containers() -> Generator[DockerCompose]:
         del os.environ["COMPOSE_PROJECT_NAME"]
 
 
-def remove_containers() -> None:
+@contextlib.contextmanager
+def running_secure_containers() -> Generator[None]:
+    """Run the cluster with TLS and users, of the image that is there, until all are healthy."""
+    try:
+        remove_containers(SECURE_COMPOSE)  # of a run that was killed
+        start_secure_containers()
+        yield
+    finally:
+        remove_containers(SECURE_COMPOSE)
+
+
+def start_secure_containers() -> None:
+    """Start the containers with TLS and users, and wait until all have done their work."""
+    command = [*SECURE_COMPOSE, "up", "--no-build", "--detach", "--wait"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    logs = [*SECURE_COMPOSE, "logs", "--no-color"]
+    if done.returncode:
+        told = subprocess.run(logs, cwd=ROOT, capture_output=True, text=True)
+        raise AssertionError(f"{done.stdout}\n{done.stderr}\n{told.stdout}")
+
+
+def remove_containers(compose: Sequence[str] = COMPOSE) -> None:
     """Remove every container, volume and network of the project."""
     down = ("--profile", "*", "down", "--volumes", "--remove-orphans", "--timeout", "1")
-    subprocess.run(
-        [*COMPOSE, *down],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
+    subprocess.run([*compose, *down], cwd=ROOT, check=True, capture_output=True)
 
 
-def container(service: str) -> str:
+def container(service: str, project: str = PROJECT) -> str:
     """Return the name of a service's container."""
-    return f"{PROJECT}-{service}-1"
+    return f"{project}-{service}-1"
 
 
 async def docker(*arguments: str) -> str:
@@ -100,9 +123,9 @@ async def docker(*arguments: str) -> str:
     return told.decode()
 
 
-def inspected(service: str) -> dict[str, Any]:
+def inspected(service: str, project: str = PROJECT) -> dict[str, Any]:
     """Return what docker knows of a service's container."""
-    command = ["docker", "inspect", container(service)]
+    command = ["docker", "inspect", container(service, project)]
     [told] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     return dict(told)
 
