@@ -25,6 +25,9 @@ class Safeguards:
     has_tls: bool = False
     """True when ports have TLS."""
 
+    asks_clients: bool = False
+    """True when ports let in callers with certificates alone."""
+
     accepts_insecure: bool = False
     """True when the operator accepts ports beyond this machine without TLS and users."""
 

@@ -16,7 +16,7 @@ from ternmq_remoting.environment import (
     Safeguards,
 )
 from ternmq_remoting.network_config import NetworkConfig
-from ternmq_remoting.tls import Credentials, TlsConfig
+from ternmq_remoting.tls import ClientAuth, Credentials, TlsConfig
 from ternmq_runtime.blocking_pool import BlockingPool
 from ternmq_runtime.clock import SystemClock
 from ternmq_runtime.processes import PythonProcesses
@@ -68,6 +68,7 @@ async def system_environment(
             safeguards=Safeguards(
                 has_identity=credentials.has_identity,
                 has_tls=tls is not None and tls.cert is not None,
+                asks_clients=tls is not None and tls.client_auth is ClientAuth.REQUIRED,
                 accepts_insecure=config is not None and config.insecure,
             ),
         )

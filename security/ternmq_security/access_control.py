@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Final
 
 from ternmq_model.address import Address, is_loopback
-from ternmq_model.errors import StoreError
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Gate, Handler
 from ternmq_runtime.service import Job
@@ -21,6 +20,7 @@ from ternmq_security.identifier import Identifier
 logger = logging.getLogger(__name__)
 
 _FIRST_ANSWER_S: Final = 1.0
+_REFUSED_LATER: Final = "; the next minor version refuses this without --insecure"
 _EXPIRY_PAUSE_S: Final = 0.5
 
 
@@ -28,8 +28,8 @@ class AccessControl:
     """Table of one service, its sources, and the guard of its calls. Owned by its loop.
 
     While a service does not know whether users exist, the guard refuses every call (`Doubt`). That
-    is so without a file until it has asked: a copy until one NameServer has answered, and a
-    NameServer with peers until all have.
+    is so without a file until it has asked: a copy with TLS or an identity until one NameServer has
+    answered, and a NameServer with peers until all have. A copy with neither is open meanwhile.
 
     Args:
         env: Network, clock and blocking calls.
@@ -71,15 +71,12 @@ class AccessControl:
         """Load the table. The caller holds the directory of the file.
 
         Raises:
-            StoreError: The file cannot be read. A copy waits for a NameServer's table instead.
+            StoreError: The file cannot be read. A copy asks for another table instead.
         """
-        absent = AccessTable(doubt=Doubt.UNASKED if self._sources else Doubt.NONE)
-        try:
-            await self.store.load(absent)
-        except StoreError as error:
-            if not self._is_copy:
-                raise
-            logger.error("users not loaded, all calls are refused meanwhile error=%s", error)
+        safeguards = self._env.safeguards
+        is_protected = safeguards.has_identity or safeguards.has_tls or not self._is_copy
+        is_unsure = bool(self._sources) and is_protected
+        await self.store.load(AccessTable(doubt=Doubt.UNASKED if is_unsure else Doubt.NONE))
 
     def jobs(self) -> Sequence[Job]:
         """Return the jobs that save and renew the table, and end identities that expire."""
@@ -96,12 +93,11 @@ class AccessControl:
             with suppress(TimeoutError):
                 async with self._env.timers.timeout(_FIRST_ANSWER_S):
                     await self._asked.wait()
-        if self._is_exposed and not self._env.safeguards.accepts_insecure:
-            logger.warning(
-                "listening without TLS and users: whoever reaches the port may read and change"
-                " everything; the next minor version refuses this without --insecure address=%s",
-                self._listen,
-            )
+        safeguards = self._env.safeguards
+        if (exposure := self._exposure()) and not safeguards.accepts_insecure:
+            # The first users of a cluster may come by the network, with certificates.
+            is_final = "" if safeguards.asks_clients else _REFUSED_LATER
+            logger.warning("this service %s%s", exposure, is_final)
 
     @property
     def gate(self) -> Gate:
@@ -122,17 +118,19 @@ class AccessControl:
         ]
         if table.doubt is not Doubt.NONE:
             found.append("does not know the users, and refuses every call")
-        if self._is_exposed:
-            found.append(
-                f"listens beyond this machine ({self._listen}) without TLS and users: whoever"
-                " reaches it may read and change everything"
-            )
-        return found
+        exposure = self._exposure()
+        return [*found, exposure] if exposure else found
 
-    @property
-    def _is_exposed(self) -> bool:
-        is_safe = self._env.safeguards.has_tls and bool(self.store.table.users)
-        return not is_safe and not is_loopback(self._listen.host)
+    def _exposure(self) -> str:
+        """Return who may do everything from another machine; empty = nobody."""
+        safeguards, table = self._env.safeguards, self.store.table
+        is_closed = (safeguards.has_tls and table.users) or table.doubt is not Doubt.NONE
+        if is_closed or is_loopback(self._listen.host):
+            return ""
+        who = "a certificate of its CA" if safeguards.asks_clients else "a way to its port"
+        lacks = "users" if safeguards.has_tls else "TLS" if table.users else "TLS and users"
+        what = "read what is sent" if table.users else "read and change everything"
+        return f"listens on {self._listen} without {lacks}: who has {who} may {what}"
 
     async def leave(self) -> None:
         """End asking, before the jobs end. Safe to repeat."""

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ternmq_model.errors import StoreFailed, refusal
+from ternmq_model.errors import StoreError, StoreFailed, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_runtime.blocking_pool import Blocking
 from ternmq_runtime.durable_file import read_newest
 from ternmq_runtime.table_store import TableStore, replace_in_both
-from ternmq_security.access.access_table import AccessTable, access_table_from_json, replaces
+from ternmq_security.access.access_table import AccessTable, Doubt, access_table_from_json
+from ternmq_security.access.table_choice import replaces
 
 FILE_NAME: Final = "access.json"
 
@@ -78,13 +79,20 @@ class AccessStore(TableStore[AccessTable]):
             absent: Table where there is no file.
 
         Raises:
-            StoreError: Neither the file nor its previous generation can be read.
+            StoreError: Neither the file nor its previous generation can be read. A copy asks for
+                another table instead.
         """
         self._loaded(absent)
         if self._file is not None:
-            found = await self._blocking.run(
-                self._file.read, self._file.path, access_table_from_json
-            )
+            try:
+                found = await self._blocking.run(
+                    self._file.read, self._file.path, access_table_from_json
+                )
+            except StoreError as error:
+                if not self._is_copy:
+                    raise
+                logger.error("users not loaded, calls are refused meanwhile error=%s", error)
+                found = AccessTable(doubt=Doubt.UNASKED)
             self._loaded(found or absent)
             logger.info("users loaded file=%s version=%s", self._path, self.table.version)
         self._note_change()

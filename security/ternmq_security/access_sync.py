@@ -17,8 +17,8 @@ from ternmq_security.access.access_table import (
     AccessTable,
     Doubt,
     access_table_from_json,
-    is_newer,
 )
+from ternmq_security.access.table_choice import is_newer
 from ternmq_security.access_store import AccessStore
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class AccessSource:
         self._store = store
         self._take = take
         self._connection: Connection | None = None
+        self._has_answered = False
         self._is_leaving = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -99,11 +100,11 @@ class AccessSource:
         if self._connection is None:
             self._connection = await self._env.network.connect([self._address])
         known = self._store.table
-        is_first = bool(self.problem) or known.doubt is not Doubt.NONE
+        waits = self._has_answered and not self.problem and known.doubt is Doubt.NONE
         request = pb.GetAccessRequest(
             known_version=known.version,
             known_digest=b"" if known.doubt is not Doubt.NONE else known.digest,
-            wait_ms=0 if is_first else HOLD_MS_MAX,
+            wait_ms=HOLD_MS_MAX if waits else 0,
         )
         timeout_s = request.wait_ms / 1000 + _SPARE_S
         try:
@@ -114,7 +115,9 @@ class AccessSource:
                 raise
             await self._take(self, AccessTable(doubt=doubt))
             return f"NameServer {self._address} gives none: {error}"
+        self._has_answered = True
         if not reply.table:
+            await self._take(self, known)
             is_older = reply.version < known.version
             return f"NameServer {self._address} has version {reply.version}" if is_older else ""
         try:

@@ -3,6 +3,7 @@
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Final
 
 from ternmq_client.admin.admin_calls import AdminCalls, gather
 from ternmq_client.admin.broker_names import (
@@ -54,6 +55,10 @@ class NameServerView:
 
     warnings: tuple[str, ...] = ()
     """Sentences about what is not safe about the NameServer."""
+
+
+_KNOWS_NO_USERS: Final = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.NO_PERMISSION)
+"""Refusals of a NameServer that has not learnt its users, after which another one may do it."""
 
 
 class NameServerAdmin(AdminCalls):
@@ -181,8 +186,8 @@ class NameServerAdmin(AdminCalls):
 
         Raises:
             RefusedError: ILLEGAL_OPERATION: another version is present; NO_PERMISSION: this client
-                may not change it; SERVICE_NOT_AVAILABLE: no NameServer knows its users. Nothing
-                changed, unless a NameServer before gave no answer.
+                may not change it, or no NameServer may read the users; SERVICE_NOT_AVAILABLE: none
+                knows them yet. Nothing changed, unless a NameServer before gave no answer.
             TransportError: No NameServer answers. The change may have happened.
         """
         request = nameserver.PutAccessRequest(expected_version=expected_version, table=table)
@@ -193,7 +198,7 @@ class NameServerAdmin(AdminCalls):
                     reply = await self._call_nameserver(connection, PUT_ACCESS, request)
             except TernError as error:
                 code = error.code if isinstance(error, RefusedError) else None
-                if code not in (None, ResponseCode.SERVICE_NOT_AVAILABLE):
+                if code not in (None, *_KNOWS_NO_USERS):
                     raise
                 # After a lost answer the next one refuses, or accepts the very same table.
                 if failure is None or error.may_have_happened:

@@ -390,22 +390,6 @@ def recovered(table: AccessTable, name: str, token: TokenHash) -> AccessTable:
     )
 
 
-def is_newer(a: AccessTable, b: AccessTable) -> bool:
-    """Return whether `a` replaces `b`: by its version, or at equal versions by its digest."""
-    return (a.version, a.digest) > (b.version, b.digest)
-
-
-def replaces(a: AccessTable, b: AccessTable) -> bool:
-    """Return whether a service whose table is `b` takes `a` from another service."""
-    if b.doubt is Doubt.UNASKED:
-        return a.doubt is not Doubt.UNASKED
-    if b.doubt is Doubt.REFUSED:
-        return bool(a.users)
-    if a.doubt is not Doubt.NONE:
-        return a.doubt is Doubt.REFUSED and not b.users
-    return is_newer(a, b) and (not b.users or (bool(a.users) and a.origin == b.origin))
-
-
 def access_table_from_json(data: bytes) -> AccessTable:
     """Return the table that an `access.json` or a message holds.
 

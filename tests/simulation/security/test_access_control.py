@@ -236,7 +236,7 @@ def test_broker_goes_on_with_its_table_while_nameservers_are_away() -> None:
             )
             known = f"has version {all_.users.table.version} of the users, and NameServer"
             assert [known in each for each in status.warnings] == [True, True, False]
-            assert "without TLS and users" in status.warnings[2]
+            assert "without TLS: who has a way to its port may read" in status.warnings[2]
 
     run_in_virtual_time(main())
 
@@ -446,7 +446,10 @@ def test_service_beyond_its_machine_warns_unless_that_is_accepted(
         (exposed, tls, None, True, False),
         (exposed, Safeguards(accepts_insecure=True), None, False, False),
         (exposed, tls, Users(), False, True),
+        (exposed, Safeguards(has_tls=True, asks_clients=True), None, True, False),
         ("127.0.0.1", UNSAFE, None, False, True),
     ):
         warnings = run_in_virtual_time(main(host, safeguards, users))
         assert [bool(caplog.records), not warnings] == [is_logged, is_safe]
+        is_refused_later = not safeguards.asks_clients and is_logged
+        assert ("next minor version" in caplog.text) is is_refused_later

@@ -8,7 +8,8 @@ import pytest
 
 from ternmq_model.errors import RefusedError, StoreError, StoreFailed, UsageError
 from ternmq_runtime.service import JobRunner
-from ternmq_security.access.access_table import AccessTable, first_administrator, is_newer
+from ternmq_security.access.access_table import AccessTable, first_administrator
+from ternmq_security.access.table_choice import is_newer
 from ternmq_security.access.user import User
 from ternmq_security.access_store import FILE_NAME, AccessFile, AccessStore
 from ternmq_testing.memory.inline_blocking import InlineBlocking

@@ -37,7 +37,9 @@ def environment(network: MemoryNetwork, host: str) -> Environment:
 
 
 @asynccontextmanager
-async def two_nameservers() -> AsyncGenerator[tuple[MemoryNetwork, AdminClient]]:
+async def two_nameservers(
+    client: str = "client",
+) -> AsyncGenerator[tuple[MemoryNetwork, AdminClient]]:
     config = NameServerConfig(listen="0.0.0.0")
     async with (
         MemoryNetwork(Random(1)) as network,
@@ -45,7 +47,7 @@ async def two_nameservers() -> AsyncGenerator[tuple[MemoryNetwork, AdminClient]]
         NameServer(config, environment(network, "ns-2")),
         AdminClient(
             nameserver=[f"{host}:9876" for host in HOSTS],
-            env=environment(network, "client"),
+            env=environment(network, client),
         ) as admin,
     ):
         yield network, admin
@@ -186,14 +188,17 @@ def test_newest_table_of_users_is_read_and_one_nameserver_changes_it() -> None:
     second = first.with_denied_certificate(serial="2")
 
     async def main() -> None:
-        async with two_nameservers() as (network, admin):  # which do not share their tables
+        async with two_nameservers("localhost") as (
+            network,
+            admin,
+        ):  # which do not share their tables
             assert await admin.access_table() == (0, AccessTable().to_json())
             await admin.put_access_table(first.to_json(), 0)
             assert await admin.access_table() == (1, first.to_json())
             with pytest.raises(RefusedError, match="version 1") as refused:
                 await admin.put_access_table(first.to_json(), 0)
             assert refused.value.code == ResponseCode.ILLEGAL_OPERATION
-            network.partition("client", "ns-1")
+            network.partition("localhost", "ns-1")
             assert (await admin.access_table())[0] == 0
             await admin.put_access_table(second.to_json(), 0)
             network.heal()
@@ -201,7 +206,7 @@ def test_newest_table_of_users_is_read_and_one_nameserver_changes_it() -> None:
             with pytest.raises(RefusedError, match="version 1"):
                 await admin.put_access_table(second.to_json(), 2)
             for host in HOSTS:
-                network.partition("client", host)
+                network.partition("localhost", host)
             with pytest.raises(Unreachable):
                 await admin.access_table()
             with pytest.raises(Unreachable):
@@ -217,7 +222,7 @@ def test_changes_of_users_at_the_same_time_are_all_made() -> None:
         async def deny(admin: AdminClient, serial: str) -> None:
             await change_access(admin, lambda table: table.with_denied_certificate(serial=serial))
 
-        async with two_nameservers() as (_, admin):
+        async with two_nameservers("localhost") as (_, admin):
             await asyncio.gather(*(deny(admin, serial) for serial in serials))
             table = await read_access(admin)
             assert table.denied_serials == tuple(sorted(serials))
@@ -233,8 +238,8 @@ def test_nameserver_that_knows_no_users_leaves_their_change_to_the_next() -> Non
         config = NameServerConfig(listen="0.0.0.0")
         ignorant = NameServerConfig(listen="0.0.0.0", peers=("ns-1:9876",))
         async with MemoryNetwork(Random(1)) as network:
-            env = environment(network, "client")
-            network.host("client").authorization = authorization_of("root")
+            env = environment(network, "localhost")
+            network.host("localhost").authorization = authorization_of("root")
             async with (
                 NameServer(config, environment(network, "ns-1")),
                 AdminClient(nameserver="ns-1:9876", env=env) as first,

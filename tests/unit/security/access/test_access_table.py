@@ -13,10 +13,10 @@ from ternmq_security.access.access_table import (
     AccessTable,
     access_table_from_json,
     first_administrator,
-    is_newer,
     recovered,
 )
 from ternmq_security.access.grants import Effect, Grant, ResourcePattern
+from ternmq_security.access.table_choice import is_newer
 from ternmq_security.access.user import TokenHash, User
 
 TOKEN = TokenHash("t", b"s" * 16, b"d" * 32, 1 << 14, 8, 1, 1, 100)
