@@ -77,7 +77,7 @@ def users(folder: Path) -> AccessTable:
     file = folder / "users.toml"
     file.touch(0o600)
     file.write_text(f'token = "{text}"\n')
-    table = first_administrator(AccessTable(), User("bench", (token,)))
+    table = first_administrator(AccessTable(), User("bench", (token,)), "bench")
     for action in (Action.PUBLISH, Action.SUBSCRIBE, Action.REPLICATE):
         table = table.with_grant(Grant("bench", Effect.ALLOW, action, ResourcePattern(None)))
     return table

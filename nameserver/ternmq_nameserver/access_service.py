@@ -1,8 +1,10 @@
 """The RPCs of a NameServer for users and permissions."""
 
 import asyncio
+import socket
 from collections.abc import Sequence
 from contextlib import suppress
+from ipaddress import ip_address
 
 from ternmq_model.address import is_loopback
 from ternmq_model.errors import RefusedError, UsageError, invalid, refusal
@@ -77,6 +79,22 @@ def _check_may_begin(call: Call) -> None:
     Raises:
         PermissionRefused: The caller is on another machine, and has shown no certificate.
     """
-    if call.certificate is None and not is_loopback(call.peer.host):
-        remark = "the first users come from the machine of the NameServer, or with a certificate"
+    if call.certificate is None and not _is_of_this_machine(call.peer.host):
+        remark = (
+            "the first users and permissions come from the machine of the NameServer, or with a"
+            " certificate"
+        )
         raise refusal(ResponseCode.NO_PERMISSION, remark)
+
+
+def _is_of_this_machine(host: str) -> bool:
+    """Return whether an address is one of this machine, on which it could listen."""
+    if is_loopback(host):
+        return True
+    try:
+        family = socket.AF_INET if ip_address(host).version == 4 else socket.AF_INET6
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((host, 0))
+    except (ValueError, OSError):
+        return False
+    return True

@@ -37,8 +37,8 @@ class NameServerConfig:
     permissions."""
 
     data: Path | None = None
-    """Directory of the key-value settings and of the highest epoch of each broker name. Without one
-    they are lost when the process ends."""
+    """Directory of the key-value settings, of the highest epoch of each broker name, and of users
+    and permissions. Without one they are lost when the process ends."""
 
     expiry_ms: int = EXPIRY_MS
     """Silence after which a broker without an expiry of its own is dropped; 2 to 10 minutes."""

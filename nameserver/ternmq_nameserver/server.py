@@ -66,7 +66,13 @@ class NameServer(Lifecycle):
         epochs = EpochStore(data / EPOCHS_FILE if data else None, blocking)
         await epochs.load()
         file = AccessFile(data / ACCESS_FILE) if data else None
-        access = AccessControl(env, config.listen_address, file, config.peer_addresses)
+        access = AccessControl(
+            env,
+            config.listen_address,
+            file,
+            config.peer_addresses,
+            has_plain_port=config.plain_port is not None,
+        )
         await access.load()
         users = AccessService(access.store, env.timers)
         service = NameServerService(

@@ -37,6 +37,7 @@ class AccessControl:
         file: File of the table; None = in memory alone.
         sources: NameServers that are asked for newer tables.
         is_copy: True = this service changes no table by itself. See `AccessStore`.
+        has_plain_port: True = the service has a port without TLS, too.
 
     Attributes:
         store: The table with its file.
@@ -50,6 +51,7 @@ class AccessControl:
         sources: Sequence[Address],
         *,
         is_copy: bool = False,
+        has_plain_port: bool = False,
     ) -> None:
         self.store: Final = AccessStore(
             file, env.blocking, is_copy=is_copy, on_change=self._changed
@@ -57,6 +59,10 @@ class AccessControl:
         self._env = env
         self._listen = listen
         self._is_copy = is_copy
+        self._has_plain_port = has_plain_port
+        self._is_kept = file is not None
+        self._has_begun = False
+        self._warned = ""
         self._sources = [AccessSource(each, env, self.store, self._take) for each in sources]
         self._answers: dict[AccessSource, AccessTable | None] = {}
         """Last answers; None = the NameServer gave none."""
@@ -93,11 +99,19 @@ class AccessControl:
             with suppress(TimeoutError):
                 async with self._env.timers.timeout(_FIRST_ANSWER_S):
                     await self._asked.wait()
+        self._has_begun = True
+        self._warn()
+
+    def _warn(self) -> None:
+        """Log who may do everything, at the start and when that changes."""
         safeguards = self._env.safeguards
-        if (exposure := self._exposure()) and not safeguards.accepts_insecure:
+        if not self._has_begun or safeguards.accepts_insecure:
+            return
+        before, self._warned = self._warned, self._exposure()
+        if self._warned not in ("", before):
             # The first users of a cluster may come by the network, with certificates.
-            is_final = "" if safeguards.asks_clients else _REFUSED_LATER
-            logger.warning("this service %s%s", exposure, is_final)
+            later = "" if safeguards.asks_clients else _REFUSED_LATER
+            logger.warning("this service %s%s", self._warned, later)
 
     @property
     def gate(self) -> Gate:
@@ -118,17 +132,21 @@ class AccessControl:
         ]
         if table.doubt is not Doubt.NONE:
             found.append("does not know the users, and refuses every call")
+        if table.users and not self._is_kept:
+            found.append("keeps its users in memory alone: a restart loses them")
         exposure = self._exposure()
         return [*found, exposure] if exposure else found
 
     def _exposure(self) -> str:
         """Return who may do everything from another machine; empty = nobody."""
         safeguards, table = self._env.safeguards, self.store.table
-        is_closed = (safeguards.has_tls and table.users) or table.doubt is not Doubt.NONE
+        has_tls = safeguards.has_tls and not self._has_plain_port
+        is_closed = (has_tls and table.users) or table.doubt is not Doubt.NONE
         if is_closed or is_loopback(self._listen.host):
             return ""
-        who = "a certificate of its CA" if safeguards.asks_clients else "a way to its port"
-        lacks = "users" if safeguards.has_tls else "TLS" if table.users else "TLS and users"
+        asks = safeguards.asks_clients and has_tls
+        who = "a certificate of its CA" if asks else "a way to its port"
+        lacks = "users" if has_tls else "TLS" if table.users else "TLS and users"
         what = "read what is sent" if table.users else "read and change everything"
         return f"listens on {self._listen} without {lacks}: who has {who} may {what}"
 
@@ -150,9 +168,10 @@ class AccessControl:
             return
         is_open = not answer.users and answer.doubt is not Doubt.REFUSED
         is_asking = self.store.table.doubt is Doubt.UNASKED and not self._is_copy
-        if is_open and is_asking and not (has_all and all(self._answers.values())):
+        if is_open and is_asking and (not has_all or None in self._answers.values()):
             return
         await self.store.take(AccessTable() if answer.doubt is Doubt.UNASKED else answer)
 
     def _changed(self) -> None:
         self._guard.table_changed()
+        self._warn()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ternmq_model.address import Address
-from ternmq_model.errors import RefusedError, TernError, refusal
+from ternmq_model.errors import ClosedError, RefusedError, StoreFailed, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting.environment import Environment
@@ -18,7 +18,6 @@ from ternmq_security.access.access_table import (
     Doubt,
     access_table_from_json,
 )
-from ternmq_security.access.table_choice import is_newer
 from ternmq_security.access_store import AccessStore
 
 if TYPE_CHECKING:
@@ -67,6 +66,7 @@ class AccessSource:
         self._take = take
         self._connection: Connection | None = None
         self._has_answered = False
+        self._is_older = False
         self._is_leaving = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -85,6 +85,8 @@ class AccessSource:
         before = self.problem
         try:
             self.problem = await self._ask()
+        except StoreFailed as error:
+            self.problem = f"those of NameServer {self._address} are not kept: {error}"
         except TernError as error:
             self.problem = f"NameServer {self._address} gives none: {error}"
             await self._hang_up()
@@ -98,12 +100,18 @@ class AccessSource:
     async def _ask(self) -> str:
         """Ask once; return the reason for which the NameServer's table is not taken, if any."""
         if self._connection is None:
-            self._connection = await self._env.network.connect([self._address])
+            connection = await self._env.network.connect([self._address])
+            if self._is_leaving:
+                await connection.close()
+                raise ClosedError(f"{self._address}: the service is leaving")
+            self._connection = connection
         known = self._store.table
+        # An older table with users replaces one without.
+        is_any_wanted = known.doubt is not Doubt.NONE or (self._is_older and not known.users)
         waits = self._has_answered and not self.problem and known.doubt is Doubt.NONE
         request = pb.GetAccessRequest(
-            known_version=known.version,
-            known_digest=b"" if known.doubt is not Doubt.NONE else known.digest,
+            known_version=0 if is_any_wanted else known.version,
+            known_digest=b"" if is_any_wanted else known.digest,
             wait_ms=HOLD_MS_MAX if waits else 0,
         )
         timeout_s = request.wait_ms / 1000 + _SPARE_S
@@ -115,18 +123,20 @@ class AccessSource:
                 raise
             await self._take(self, AccessTable(doubt=doubt))
             return f"NameServer {self._address} gives none: {error}"
-        self._has_answered = True
+        self._has_answered, self._is_older = True, reply.version < known.version
+        older = f"NameServer {self._address} has version {reply.version}" if self._is_older else ""
         if not reply.table:
             await self._take(self, known)
-            is_older = reply.version < known.version
-            return f"NameServer {self._address} has version {reply.version}" if is_older else ""
+            return older
         try:
             table = access_table_from_json(reply.table)
         except ValueError as error:
             raise refusal(ResponseCode.SYSTEM_ERROR, str(error), str(self._address)) from error
         await self._take(self, table)
-        is_other = is_newer(table, self._store.table) and bool(self._store.table.users)
-        return f"NameServer {self._address} has users of another origin" if is_other else ""
+        present = self._store.table
+        if table.users and table.origin != present.origin:
+            return f"NameServer {self._address} has users of another origin"
+        return older if table is not present else ""
 
     async def leave(self) -> None:
         """End asking, and wait until a table that was received is taken. Safe to repeat."""

@@ -50,8 +50,8 @@ class Identifier:
 
         Raises:
             RefusedError: NO_PERMISSION: the token is wrong, revoked or expired, or the certificate
-                is denied; or users exist, and this service may not read them.
-                SERVICE_NOT_AVAILABLE: no NameServer has answered yet.
+                is denied. SERVICE_NOT_AVAILABLE: no NameServer has answered yet. SYSTEM_ERROR:
+                users exist, and this service may not read them.
         """
         name, token_id = None, ""
         if authorization := call.metadata.get(AUTHORIZATION_KEY, ""):
@@ -77,7 +77,7 @@ class Identifier:
             remark = (
                 "users exist, and this service may not read them: it needs replicate on cluster"
             )
-            raise refusal(ResponseCode.NO_PERMISSION, remark)
+            raise refusal(ResponseCode.SYSTEM_ERROR, remark)
         return table
 
     async def _check_token(self, text: str) -> tuple[str, str]:

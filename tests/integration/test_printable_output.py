@@ -319,7 +319,7 @@ def test_recovery_of_users_shows_hostile_words_as_escapes(options: Words, tmp_pa
     done = run("user", "recover", HOSTILE, *words)
     assert done.exit_code == 2, done.output
     assert_harmless(done)
-    root = first_administrator(AccessTable(), User("root", (), ("CN=root",)))
+    root = first_administrator(AccessTable(), User("root", (), ("CN=root",)), "test")
     save_table(folder / "access.json", root)
     done = run("user", "recover", "ada", *words)
     assert done.exit_code == 0, done.output

@@ -144,7 +144,7 @@ class HostilePeer:
 
 def _users() -> AccessTable:
     tokens = (TokenHash("t", bytes(16), bytes(16), 2, 1, 1, 1),)
-    table = first_administrator(AccessTable(), User("A", tokens, (HOSTILE,)))
+    table = first_administrator(AccessTable(), User("A", tokens, (HOSTILE,)), "test")
     admin = Grant("A", Effect.ALLOW, Action.ADMIN, ResourcePattern.parse("cluster"))
     table = table.with_grant(admin).with_user(User("B"))
     return table.with_denied_certificate(subject=HOSTILE + "y", serial="1f")

@@ -148,7 +148,14 @@ class BrokerAssembly:
     def _build_access(self) -> AccessControl:
         env, config = self.env, self.env.live.broker
         file, sources = env.tables.access_file, config.nameserver_addresses
-        return AccessControl(env, config.listen_address, file, sources, is_copy=True)
+        return AccessControl(
+            env,
+            config.listen_address,
+            file,
+            sources,
+            is_copy=True,
+            has_plain_port=config.plain_port is not None,
+        )
 
     def _build_replicas(self) -> Replicas:
         env = self.env

@@ -57,7 +57,7 @@ class NameServerView:
     """Sentences about what is not safe about the NameServer."""
 
 
-_KNOWS_NO_USERS: Final = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.NO_PERMISSION)
+_KNOWS_NO_USERS: Final = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR)
 """Refusals of a NameServer that has not learnt its users, after which another one may do it."""
 
 
@@ -186,8 +186,8 @@ class NameServerAdmin(AdminCalls):
 
         Raises:
             RefusedError: ILLEGAL_OPERATION: another version is present; NO_PERMISSION: this client
-                may not change it, or no NameServer may read the users; SERVICE_NOT_AVAILABLE: none
-                knows them yet. Nothing changed, unless a NameServer before gave no answer.
+                may not change it; SERVICE_NOT_AVAILABLE, SYSTEM_ERROR: no NameServer knows its
+                users. Nothing changed, unless a NameServer before gave no answer.
             TransportError: No NameServer answers. The change may have happened.
         """
         request = nameserver.PutAccessRequest(expected_version=expected_version, table=table)

@@ -21,6 +21,7 @@ from ternmq_security.tokens import SECRET_BYTES, new_token
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_ORIGIN_BYTES: Final = 8
 _SALT_BYTES: Final = 16
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
@@ -44,6 +45,11 @@ def token_options(function: F) -> F:
         metavar="DURATION",
         help="Time for which the token is valid, such as 90d; without it, forever.",
     )(function)
+
+
+def new_origin() -> str:
+    """Return the random origin of a new table of users."""
+    return secret_bytes(_ORIGIN_BYTES).hex()
 
 
 def issue_token(user: str, lifetime_ms: int | None) -> tuple[str, TokenHash]:

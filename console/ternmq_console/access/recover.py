@@ -8,6 +8,7 @@ import click
 from ternmq_console.access.issued_token import (
     credentials_written,
     issue_token,
+    new_origin,
     print_token,
     token_options,
 )
@@ -53,7 +54,7 @@ def recover(
         file = data / FILE_NAME
         text, token = issue_token(name, lifetime_ms)
         present = read_newest(file, access_table_from_json) or AccessTable()
-        changed = recovered(present, name, token)
+        changed = recovered(present, name, token, new_origin())
         if present.user(name) is not None and not yes:
             confirm(f"Replace the user {name} with its tokens, subjects and permissions?")
         stack.enter_context(credentials_written(path, text, ca))

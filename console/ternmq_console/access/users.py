@@ -11,6 +11,7 @@ from ternmq_console.access.cluster_access import access_of, changed_access
 from ternmq_console.access.issued_token import (
     credentials_written,
     issue_token,
+    new_origin,
     print_token,
     token_options,
     token_row,
@@ -20,11 +21,9 @@ from ternmq_console.cli.options import cluster_options, yes_option
 from ternmq_console.cli.output import Row, confirm, print_line, print_record, print_rows
 from ternmq_model.errors import UsageError
 from ternmq_runtime.clock import SystemClock
-from ternmq_runtime.secret_bytes import secret_bytes
 from ternmq_security.access.access_table import AccessTable, first_administrator
 from ternmq_security.access.user import TokenHash, User
 
-_ORIGIN_BYTES: Final = 8
 _FIRST: Final = (
     "{name} becomes the first user, and administrator of everything. From then on callers without",
     "identity are refused, brokers and slaves included: they need users with replicate on cluster.",
@@ -70,7 +69,7 @@ def create(
         elif lifetime_ms is not None or path or ca:
             raise UsageError("--expires, --credentials-file and --ca need a token")
         user = User(name, tokens, tuple(subjects))
-        is_first, origin = not access_of(nameserver).users, secret_bytes(_ORIGIN_BYTES).hex()
+        is_first, origin = not access_of(nameserver).users, new_origin()
         if is_first and not yes:
             for line in _FIRST:
                 print_line(line.format(name=name), to_stderr=True)

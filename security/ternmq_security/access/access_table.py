@@ -178,11 +178,11 @@ class AccessTable:
         steps = self.version - former.version
         if not 0 < steps <= RECOVERY_VERSIONS or self.doubt is not Doubt.NONE:
             raise UsageError(f"version {self.version} does not follow {former.version}")
-        if former.users and self.origin != former.origin:
-            raise UsageError("the table has another origin")
         self.check_administrator()
         if former.users and not self.users:
             raise UsageError("the last user cannot be removed: everything would be allowed to all")
+        if (former.users and self.origin != former.origin) or (self.users and not self.origin):
+            raise UsageError("the table has another origin, or none")
         self.to_json()
 
     def _is_administrator(self, user: User) -> bool:
@@ -343,7 +343,7 @@ def _serials(text: str) -> tuple[str, ...]:
         raise UsageError(f"serial number {text!r} is not hexadecimal") from None
 
 
-def first_administrator(table: AccessTable, user: User, origin: str = "") -> AccessTable:
+def first_administrator(table: AccessTable, user: User, origin: str) -> AccessTable:
     """Return a table with its first user, who has `admin` on every resource.
 
     Args:
@@ -368,19 +368,21 @@ def first_administrator(table: AccessTable, user: User, origin: str = "") -> Acc
     return changed
 
 
-def recovered(table: AccessTable, name: str, token: TokenHash) -> AccessTable:
+def recovered(table: AccessTable, name: str, token: TokenHash, origin: str) -> AccessTable:
     """Return a table in which a user is an administrator with this token and nothing else.
 
     Its version is above that of every copy of the table, so that this one wins.
 
     Raises:
         IllegalName: The name breaks the rules.
-        UsageError: The table has no users: nobody is refused.
+        UsageError: The table has no users, and no doubt that there are any: nobody is refused.
     """
-    if not table.users:
+    if not table.users and table.doubt is Doubt.NONE:
         raise UsageError("there are no users: everything is allowed to everybody")
     return replace(
         table,
+        doubt=Doubt.NONE,
+        origin=table.origin or origin,
         version=table.version + RECOVERY_VERSIONS,
         users=(*(each for each in table.users if each.name != name), User(name, (token,))),
         grants=(

@@ -16,4 +16,6 @@ def replaces(a: AccessTable, b: AccessTable) -> bool:
         return bool(a.users)
     if a.doubt is not Doubt.NONE:
         return a.doubt is Doubt.REFUSED and not b.users
-    return is_newer(a, b) and (not b.users or (bool(a.users) and a.origin == b.origin))
+    if bool(a.users) is not bool(b.users):
+        return bool(a.users)
+    return is_newer(a, b) and a.origin == b.origin

@@ -15,7 +15,7 @@ from ternmq_security.access_store import FILE_NAME, AccessFile, AccessStore
 from ternmq_testing.memory.inline_blocking import InlineBlocking
 from ternmq_testing.time.virtual_time import run_in_virtual_time
 
-FIRST = first_administrator(AccessTable(), User("root", (), ("CN=root",)))
+FIRST = first_administrator(AccessTable(), User("root", (), ("CN=root",)), "test")
 
 
 @contextlib.asynccontextmanager

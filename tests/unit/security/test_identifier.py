@@ -25,7 +25,7 @@ SHOP = authorization_of("shop")
 
 def table() -> AccessTable:
     """Return users with a token each, one of which has the certificate too."""
-    root = first_administrator(AccessTable(), User("root", (token_of("root")[1],)))
+    root = first_administrator(AccessTable(), User("root", (token_of("root")[1],)), "test")
     shop, bank = User("shop", (token_of("shop")[1],)), User("bank", (), (SUBJECT,))
     return root.with_user(shop).with_user(bank).with_grant(grant("shop", "publish topic:orders"))
 
@@ -159,7 +159,7 @@ def test_caller_is_refused_before_the_table_is_known() -> None:
         caller = await known.identifier.identify(call_of(SHOP))
         for doubt, why, code in (
             (Doubt.UNASKED, "not known here yet", ResponseCode.SERVICE_NOT_AVAILABLE),
-            (Doubt.REFUSED, "may not read them", ResponseCode.NO_PERMISSION),
+            (Doubt.REFUSED, "may not read them", ResponseCode.SYSTEM_ERROR),
         ):
             known.present = AccessTable(doubt=doubt)
             assert not known.identifier.is_open

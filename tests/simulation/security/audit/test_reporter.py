@@ -10,8 +10,8 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import service_methods
 from ternmq_remoting.security_event import EventKind, SecurityEvent
 from ternmq_testing.time.virtual_time import run_in_virtual_time
-from tests.simulation.security.test_access_control import shared, started
 from tests.support.brokers import World, membership, serving
+from tests.support.shared_users import shared, started
 from tests.support.users import token_of
 
 

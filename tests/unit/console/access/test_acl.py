@@ -21,7 +21,7 @@ def admin() -> Generator[AccessAdmin]:
 def users(admin: AccessAdmin) -> AccessAdmin:
     """Return the administration of a cluster with the users root and shop."""
     root = User("root", (), ("CN=root",))
-    admin.table = first_administrator(admin.table, root).with_user(User("shop"))
+    admin.table = first_administrator(admin.table, root, "test").with_user(User("shop"))
     return admin
 
 

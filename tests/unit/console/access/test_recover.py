@@ -23,7 +23,9 @@ from ternmq_security.access.user import User
 from ternmq_security.access_store import FILE_NAME
 from ternmq_security.tokens import matches
 
-LOST = first_administrator(AccessTable(), User("root", (), ("CN=root",))).with_user(User("shop"))
+LOST = first_administrator(AccessTable(), User("root", (), ("CN=root",)), "test").with_user(
+    User("shop")
+)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from ternmq_security.access.table_choice import is_newer
 from ternmq_security.access.user import TokenHash, User
 
 TOKEN = TokenHash("t", b"s" * 16, b"d" * 32, 1 << 14, 8, 1, 1, 100)
-FIRST = first_administrator(AccessTable(), User("root", (TOKEN,), ("CN=root",)))
+FIRST = first_administrator(AccessTable(), User("root", (TOKEN,), ("CN=root",)), "test")
 
 
 def grant(user: str, resource: str, action: Action = Action.ADMIN, *, deny: bool = False) -> Grant:
@@ -42,9 +42,9 @@ def test_first_user_administers_every_resource() -> None:
     with pytest.raises(UsageError, match="nobody could change"):
         AccessTable().with_user(User("a", (TOKEN,)))
     with pytest.raises(UsageError, match="nobody could change"):
-        first_administrator(AccessTable(), User("a"))
+        first_administrator(AccessTable(), User("a"), "test")
     with pytest.raises(UsageError, match="has users"):
-        first_administrator(FIRST, User("a", (TOKEN,)))
+        first_administrator(FIRST, User("a", (TOKEN,)), "test")
 
 
 def test_last_administrator_stays() -> None:
@@ -187,7 +187,7 @@ def test_certificate_is_denied_and_allowed_again() -> None:
 def test_recovered_administrator_has_one_token_and_wins_over_copies() -> None:
     lost = FIRST.with_user(User("b", (TOKEN,))).with_grant(grant("b", "topic:x"))
     for name in ("root", "b", "new"):
-        table = recovered(lost, name, TOKEN)
+        table = recovered(lost, name, TOKEN, "test")
         assert (table.existing(name).tokens, table.existing(name).subjects) == ((TOKEN,), ())
         assert table.grants_of(name) == (grant(name, "*"),)
         table.check_administrator()
@@ -195,6 +195,6 @@ def test_recovered_administrator_has_one_token_and_wins_over_copies() -> None:
         assert table.version == lost.version + RECOVERY_VERSIONS
     # A denial would have kept the user from being an administrator.
     denied = lost.with_grant(grant("b", "cluster", deny=True))
-    recovered(denied, "b", TOKEN).check_administrator()
+    recovered(denied, "b", TOKEN, "test").check_administrator()
     with pytest.raises(UsageError, match="no users"):
-        recovered(AccessTable(), "root", TOKEN)
+        recovered(AccessTable(), "root", TOKEN, "test")

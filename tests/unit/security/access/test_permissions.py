@@ -26,7 +26,9 @@ RESOURCES = st.one_of(
     st.builds(Resource, st.sampled_from([ResourceKind.TOPIC, ResourceKind.GROUP]), NAMES),
 )
 NEEDS = st.lists(st.tuples(ACTIONS, RESOURCES))
-FIRST = first_administrator(AccessTable(), User("root", (), ("CN=root",))).with_user(User("u"))
+FIRST = first_administrator(AccessTable(), User("root", (), ("CN=root",)), "test").with_user(
+    User("u")
+)
 
 
 def covers(grant: Grant, need: Need) -> bool:
@@ -62,7 +64,7 @@ def test_table_without_users_allows_everything() -> None:
 
 
 def test_unknown_caller_may_only_what_is_granted_to_anonymous() -> None:
-    table = first_administrator(AccessTable(), User("root", (), ("CN=root",)))
+    table = first_administrator(AccessTable(), User("root", (), ("CN=root",)), "test")
     send = (Action.PUBLISH, Resource(ResourceKind.TOPIC, "a"))
     for user in ("anonymous", "x"):
         assert not permissions_of(table, user).allows(None)

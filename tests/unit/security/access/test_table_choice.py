@@ -16,6 +16,7 @@ GRANTED = AccessTable(version=3)
     ("present", "taken", "ignored"),
     [
         (OPEN, [FIRST, NEXT, FOREIGN, GRANTED, REFUSED], [OPEN, UNASKED]),
+        (AccessTable(version=20), [FIRST, FOREIGN, REFUSED], [OPEN, GRANTED, UNASKED]),
         (UNASKED, [OPEN, GRANTED, FIRST, FOREIGN, REFUSED], [UNASKED]),
         (REFUSED, [FIRST, FOREIGN], [OPEN, GRANTED, UNASKED, REFUSED]),
         (FIRST, [NEXT], [OPEN, GRANTED, UNASKED, REFUSED, FIRST, FOREIGN]),

@@ -189,7 +189,7 @@ def test_resources_of_a_call_for_everybody_are_none() -> None:
 
 def test_change_of_users_is_told_by_names_and_without_hashes() -> None:
     text, token = new_token("root", b"r" * 32, b"s" * 16, 0)
-    former = first_administrator(AccessTable(), User("root", (token,)))
+    former = first_administrator(AccessTable(), User("root", (token,)), "test")
     grant = Grant("shop", Effect.ALLOW, Action.PUBLISH, ResourcePattern(ResourceKind.TOPIC, "T"))
     table = former.with_user(User("shop", (), ("CN=shop",))).with_grant(grant)
     table = table.with_denied_certificate(subject="CN=thief", serial="ff")
@@ -215,7 +215,7 @@ def test_change_of_users_is_told_by_names_and_without_hashes() -> None:
 
 
 def test_change_of_users_hides_no_row_behind_padding() -> None:
-    former = first_administrator(AccessTable(), User("root", (), ("CN=root",)))
+    former = first_administrator(AccessTable(), User("root", (), ("CN=root",)), "test")
     names = [f"pad{number:03}" for number in range(200)]
     users = [User(name, (), (f"CN={name},O={'x' * 900}",)) for name in names]
     grants = [
@@ -235,7 +235,7 @@ def test_change_of_users_hides_no_row_behind_padding() -> None:
 
 def test_token_that_is_replaced_under_its_id_is_a_change() -> None:
     _, token = new_token("root", b"r" * 32, b"s" * 16, 0)
-    former = first_administrator(AccessTable(), User("root", (token,)))
+    former = first_administrator(AccessTable(), User("root", (token,)), "test")
     changed = User("root", (replace(token, digest=b"d" * 32),))
     request = nameserver.PutAccessRequest(
         expected_version=1, table=replace(former, version=2, users=(changed,)).to_json()

@@ -43,7 +43,7 @@ SHOP = CallerIdentity("shop", Granted(PUBLISHES), Proof("0a1b"))
 ROOT = CallerIdentity("root", Granted((Action.ADMIN, CLUSTER), to_administer("T")), Proof("9f"))
 CERTIFICATE = PeerCertificate("CN=root,O=Example", "root", 7)
 PUT_TOPIC = admin.PutTopicRequest(topic=common.TopicConfig(topic="T"))
-TABLE = first_administrator(AccessTable(), User("root", (), ("CN=root",)))
+TABLE = first_administrator(AccessTable(), User("root", (), ("CN=root",)), "test")
 
 
 class Service:
