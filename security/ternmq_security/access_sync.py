@@ -28,6 +28,8 @@ HOLD_MS_MAX: Final = 30_000
 
 _SPARE_S: Final = 5.0
 _RETRY_PAUSE_S: Final = 1.0
+_FOREIGN_PAUSE_S: Final = 30.0
+"""Pause after a table of another origin, which may have 3 MiB."""
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +58,7 @@ class AccessSource:
         self.problem = ""
         self.job: Final = Job(
             name=f"users-from-{address}",
-            interval_s=_RETRY_PAUSE_S,
+            interval_s=lambda: self._pause_s,
             step=self.step,
             wait=Wait.HEARTBEAT,
         )
@@ -67,6 +69,7 @@ class AccessSource:
         self._connection: Connection | None = None
         self._has_answered = False
         self._is_older = False
+        self._pause_s = _RETRY_PAUSE_S
         self._is_leaving = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -82,7 +85,7 @@ class AccessSource:
             self._idle.set()
 
     async def _renew(self) -> bool:
-        before = self.problem
+        before, self._pause_s = self.problem, _RETRY_PAUSE_S
         try:
             self.problem = await self._ask()
         except StoreFailed as error:
@@ -135,6 +138,7 @@ class AccessSource:
         await self._take(self, table)
         present = self._store.table
         if table.users and table.origin != present.origin:
+            self._pause_s = _FOREIGN_PAUSE_S
             return f"NameServer {self._address} has users of another origin"
         return older if table is not present else ""
 

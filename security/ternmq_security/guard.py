@@ -60,21 +60,20 @@ class Guard:
 
     Attributes:
         is_open: True while nothing is checked.
-        changes: Number of changes of the table.
     """
 
     def __init__(self, identifier: Identities, reporter: AuditReporter | None = None) -> None:
         self.reporter: Final = reporter
         self.is_open = identifier.is_open
         self._identifier = identifier
-        self.changes = 0
+        self._changes = 0
         self._callers: dict[_Key, CallerIdentity] = {}
         self._under_way: dict[_Key, asyncio.Event] = {}
         self._streams: dict[GuardedStream, None] = {}
 
     def table_changed(self) -> None:
         """Apply a changed table: to later calls, and to open streams, some of which end."""
-        self.changes += 1
+        self._changes += 1
         self.is_open = self._identifier.is_open
         if self.is_open:
             self._callers.clear()
@@ -87,7 +86,7 @@ class Guard:
             stream.renew(None if stream.caller is None else renewed(stream.caller))
 
     def step(self, now_ms: int) -> None:
-        """End identities and streams whose tokens have expired. To be called each second.
+        """End identities and streams whose tokens have expired. To be called each second at least.
 
         Args:
             now_ms: Unix milliseconds.
@@ -142,10 +141,10 @@ class Guard:
                 await other.wait()
                 continue
             over = self._under_way[key] = asyncio.Event()
-            changes = self.changes
+            changes = self._changes
             try:
                 caller = await self._identifier.identify(call)
-                if changes == self.changes:
+                if changes == self._changes:
                     self._remember(key, caller)
                     return caller
             except RefusedError as error:
