@@ -8,6 +8,7 @@ cluster.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from ternmq_model.names import (
@@ -101,6 +102,7 @@ def to_know_group(group: str) -> tuple[Need, ...]:
     return (of_group(group), of_group(group, Action.ADMIN), (Action.ADMIN, CLUSTER))
 
 
+@lru_cache(maxsize=4096)
 def _of_topic(topic: str, action: Action) -> Need:
     # A member may send a message back by itself. An operator's redrive sends a dead letter to the
     # topic from which it claims to come.

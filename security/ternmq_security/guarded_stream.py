@@ -111,7 +111,8 @@ class GuardedStream:
             RefusedError: NO_PERMISSION: the caller may not send the message. The stream is over.
         """
         request = await self._stream.read()
-        self._check_open()
+        if self._refusal is not None:
+            raise self._refusal
         if request is None:
             return None
         try:
@@ -129,7 +130,8 @@ class GuardedStream:
         Raises:
             RefusedError: The stream is over.
         """
-        self._check_open()
+        if self._refusal is not None:
+            raise self._refusal
         await self._stream.write(message)
 
     def allows(self, need: Need | None) -> bool:
@@ -156,10 +158,6 @@ class GuardedStream:
             self._used.add(alternatives)
         else:
             self._is_full = True
-
-    def _check_open(self) -> None:
-        if self._refusal is not None:
-            raise self._refusal
 
 
 def _is_gone(caller: CallerIdentity) -> RefusedError:

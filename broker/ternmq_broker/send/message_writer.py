@@ -202,9 +202,10 @@ class MessageWriter:
         if self._version is not self.topics.version:
             self._version = self.topics.version
             self._open.clear()
-        is_checked = sender.permits is not EVERYTHING
+        topics = {each[0] for each in batch.queues} if sender.permits is not EVERYTHING else ()
+        denials = {topic: _check_publish(topic, sender) for topic in topics}
         refusals = [
-            (_check_publish(each[0], sender) if is_checked else None)
+            denials.get(each[0])
             or (None if (each[0], each[1]) in self._open else self._check(each[0], each[1], sender))
             for each in batch.queues
         ]
