@@ -57,6 +57,9 @@ class Resource:
         return f"{self.kind}:{self.name}" if self.name else self.kind.value
 
 
+NAME_CHARS_MAX: Final = 255
+"""Longest name of which anything is remembered; legal ones are not longer."""
+
 CLUSTER: Final = Resource(ResourceKind.CLUSTER)
 
 Need = tuple[Action, Resource]
@@ -102,8 +105,12 @@ def to_know_group(group: str) -> tuple[Need, ...]:
     return (of_group(group), of_group(group, Action.ADMIN), (Action.ADMIN, CLUSTER))
 
 
-@lru_cache(maxsize=4096)
 def _of_topic(topic: str, action: Action) -> Need:
+    # Names of requests are checked later: a longer one would fill the memory.
+    return _remembered(topic, action) if len(topic) <= NAME_CHARS_MAX else _need_of(topic, action)
+
+
+def _need_of(topic: str, action: Action) -> Need:
     # A member may send a message back by itself. An operator's redrive sends a dead letter to the
     # topic from which it claims to come.
     for prefix, publish in (
@@ -116,3 +123,6 @@ def _of_topic(topic: str, action: Action) -> Need:
     if is_system_topic(topic) or topic.endswith(REPLY_SUFFIX):
         return Action.ADMIN, CLUSTER
     return action, Resource(ResourceKind.TOPIC, topic)
+
+
+_remembered: Final = lru_cache(maxsize=4096)(_need_of)

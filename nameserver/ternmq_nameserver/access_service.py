@@ -37,12 +37,12 @@ class AccessService:
         return (unary(GET_ACCESS, self.get_access), unary(PUT_ACCESS, self.put_access))
 
     async def get_access(self, request: pb.GetAccessRequest, _call: Call) -> pb.GetAccessReply:
-        """Return the table if it is newer than the caller's, else wait for such a table."""
+        """Return the table if it is newer than the caller's, else wait for another table first."""
         known = request.known_version, request.known_digest
         wait_s = min(max(request.wait_ms, 0), HOLD_MS_MAX) / 1000
         with suppress(TimeoutError):
             async with self._timers.timeout(wait_s, wait=Wait.IDLE):
-                while not self._is_newer(known) and not self._closing.is_set():
+                if not self._is_newer(known) and not self._closing.is_set():
                     await self._store.changed()
         table = self._store.table
         data = table.to_json() if self._is_newer(known) else b""
@@ -88,13 +88,16 @@ def _check_may_begin(call: Call) -> None:
 
 
 def _is_of_this_machine(host: str) -> bool:
-    """Return whether an address is one of this machine, on which it could listen."""
+    """Return whether an address is one of this machine."""
     if is_loopback(host):
         return True
     try:
-        family = socket.AF_INET if ip_address(host).version == 4 else socket.AF_INET6
+        found = ip_address(host)
+        found = getattr(found, "ipv4_mapped", None) or found
+        family = socket.AF_INET if found.version == 4 else socket.AF_INET6
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.bind((host, 0))
+            # Nothing is sent. The own address for the way to an own address is that address.
+            probe.connect((str(found), 9))
+            return bool(probe.getsockname()[0] == str(found))
     except (ValueError, OSError):
         return False
-    return True

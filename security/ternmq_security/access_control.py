@@ -125,13 +125,14 @@ class AccessControl:
     def warnings(self) -> Sequence[str]:
         """Return what is not safe about this service, a sentence each."""
         table = self.store.table
-        found = [
-            f"has version {table.version} of the users, and {each.problem}"
-            for each in self._sources
-            if each.problem
-        ]
+        knows = f"has version {table.version} of the users"
         if table.doubt is not Doubt.NONE:
-            found.append("does not know the users, and refuses every call")
+            knows = "does not know the users, refuses every call"
+        # Without users a NameServer that is away is a problem of routes alone.
+        is_shown = table.users or table.doubt is not Doubt.NONE
+        found = [
+            f"{knows}, and {each.problem}" for each in self._sources if is_shown and each.problem
+        ]
         if table.users and not self._is_kept:
             found.append("keeps its users in memory alone: a restart loses them")
         exposure = self._exposure()

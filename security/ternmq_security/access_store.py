@@ -125,6 +125,9 @@ class AccessStore(TableStore[AccessTable]):
         """
         present = self._newest
         if not replaces(table, present):
+            saving = None if self._is_copy else self._saver.saved()
+            if saving is not None:  # of the same table, perhaps
+                await saving
             return
         logger.info(
             "users taken version=%s before=%s doubt=%s", table.version, present.version, table.doubt

@@ -18,6 +18,7 @@ from ternmq_security.access.access_table import (
     Doubt,
     access_table_from_json,
 )
+from ternmq_security.access.table_choice import is_newer
 from ternmq_security.access_store import AccessStore
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ HOLD_MS_MAX: Final = 30_000
 _SPARE_S: Final = 5.0
 _RETRY_PAUSE_S: Final = 1.0
 _FOREIGN_PAUSE_S: Final = 30.0
-"""Pause after a table of another origin, which may have 3 MiB."""
+"""Pause after a table that is never taken, and may have 3 MiB."""
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +96,8 @@ class AccessSource:
             await self._hang_up()
             await self._take(self, None)
         if self.problem and not before and not self._is_leaving:
-            logger.warning("users may be out of date reason=%s", self.problem)
+            level = logging.WARNING if self._store.table.users else logging.INFO
+            logger.log(level, "users may be out of date reason=%s", self.problem)
         elif before and not self.problem:
             logger.info("users received again nameserver=%s", self._address)
         return not self.problem and self._store.table.doubt is Doubt.NONE
@@ -137,10 +139,14 @@ class AccessSource:
             raise refusal(ResponseCode.SYSTEM_ERROR, str(error), str(self._address)) from error
         await self._take(self, table)
         present = self._store.table
-        if table.users and table.origin != present.origin:
-            self._pause_s = _FOREIGN_PAUSE_S
-            return f"NameServer {self._address} has users of another origin"
-        return older if table is not present else ""
+        if present.doubt is not Doubt.NONE or present.digest == table.digest:
+            return ""
+        is_foreign = bool(table.users) and table.origin != present.origin
+        if not is_foreign and not is_newer(table, present):
+            return older
+        self._pause_s = _FOREIGN_PAUSE_S
+        what = "users of another origin" if is_foreign else "a newer table without users"
+        return f"NameServer {self._address} has {what}"
 
     async def leave(self) -> None:
         """End asking, and wait until a table that was received is taken. Safe to repeat."""

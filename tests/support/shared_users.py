@@ -39,9 +39,12 @@ class SharedWorld:
             self.around.environment(host), safeguards=Safeguards(has_identity=bool(user))
         )
 
-    async def start_nameserver(self, host: str, user: str = "names") -> None:
-        """Start a NameServer as a user; empty = without identity."""
-        peers = tuple(f"{each}:{PORT}" for each in HOSTS if each != host)
+    async def start_nameserver(
+        self, host: str, user: str = "names", *, peers: tuple[str, ...] | None = None
+    ) -> None:
+        """Start a NameServer as a user; empty = without identity. Its peer is the other one."""
+        if peers is None:
+            peers = tuple(f"{each}:{PORT}" for each in HOSTS if each != host)
         data = self.folder / host if self.folder is not None else None
         config = NameServerConfig(listen="0.0.0.0", port=PORT, peers=peers, data=data)
         await self._enter(host, NameServer(config, self._env(host, user)))

@@ -202,7 +202,8 @@ class MessageWriter:
         if self._version is not self.topics.version:
             self._version = self.topics.version
             self._open.clear()
-        topics = {each[0] for each in batch.queues} if sender.permits is not EVERYTHING else ()
+        queues = batch.queues if sender.permits is not EVERYTHING else ()
+        topics = dict.fromkeys(each[0] for each in queues)
         denials = {topic: _check_publish(topic, sender) for topic in topics}
         refusals = [
             denials.get(each[0])

@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -18,8 +19,18 @@ from ternmq_console.cli.options import output_option, yes_option
 from ternmq_console.cli.output import confirm, print_line
 from ternmq_runtime.durable_file import read_newest
 from ternmq_runtime.table_store import save_table
-from ternmq_security.access.access_table import AccessTable, access_table_from_json, recovered
+from ternmq_security.access.access_table import (
+    AccessTable,
+    Doubt,
+    access_table_from_json,
+    recovered,
+)
 from ternmq_security.access_store import FILE_NAME
+
+_ANEW: Final = (
+    "this NameServer has never known the users: the administrator begins a new table, which"
+    " services with users do not take"
+)
 
 
 @click.command()
@@ -54,6 +65,8 @@ def recover(
         file = data / FILE_NAME
         text, token = issue_token(name, lifetime_ms)
         present = read_newest(file, access_table_from_json) or AccessTable()
+        if not present.users and present.doubt is not Doubt.NONE:
+            print_line(_ANEW, to_stderr=True)
         changed = recovered(present, name, token, new_origin())
         if present.user(name) is not None and not yes:
             confirm(f"Replace the user {name} with its tokens, subjects and permissions?")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from ternmq_model.permission import Action, Need, Resource, ResourceKind
+from ternmq_model.permission import NAME_CHARS_MAX, Action, Need, Resource, ResourceKind
 from ternmq_security.access.access_table import AccessTable
 from ternmq_security.access.grants import Effect, Grant
 from ternmq_security.access.user import ANONYMOUS
@@ -53,6 +53,8 @@ class Permissions:
         allowed = self._is_open or (
             self._has(Effect.ALLOW, need) and not self._has(Effect.DENY, need)
         )
+        if len(need[1].name) > NAME_CHARS_MAX:
+            return allowed
         if len(self._memo) >= MEMO_MAX:
             self._memo = {None: self._memo[None]}
         self._memo[need] = allowed

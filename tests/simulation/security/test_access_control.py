@@ -227,10 +227,12 @@ def test_denial_counts_at_a_broker_whose_disk_is_full(monkeypatch: pytest.Monkey
 def test_service_beyond_its_machine_warns_unless_that_is_accepted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main(host: str, safeguards: Safeguards, users: Users | None) -> Sequence[str]:
+    async def main(
+        host: str, safeguards: Safeguards, users: Users | None, *, has_plain: bool = False
+    ) -> Sequence[str]:
         async with world() as around:
             env = replace(around.environment(), safeguards=safeguards)
-            access = AccessControl(env, Address(host, PORT), None, ())
+            access = AccessControl(env, Address(host, PORT), None, (), has_plain_port=has_plain)
             async with JobRunner(*access.jobs()):
                 if users is not None:
                     await access.store.put(users.table, expected_version=0)
@@ -253,3 +255,9 @@ def test_service_beyond_its_machine_warns_unless_that_is_accepted(
         assert [bool(caplog.records), not is_told] == [is_logged, is_safe]
         is_refused_later = not safeguards.asks_clients and is_logged
         assert ("next minor version" in caplog.text) is is_refused_later
+    warnings = run_in_virtual_time(main(exposed, tls, Users(), has_plain=True))
+    assert [each.partition(":")[0] for each in warnings] == [
+        "keeps its users in memory alone",
+        "listens on 0.0.0.0",
+    ]
+    assert "without TLS: who has a way to its port may read what is sent" in warnings[1]

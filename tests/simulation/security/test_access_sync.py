@@ -14,6 +14,7 @@ from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting import service_methods
 from ternmq_security.access.access_table import AccessTable, Doubt, first_administrator
 from ternmq_security.access.user import User
+from ternmq_testing.memory.memory_network import Loss
 from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.shared_users import (
     GET,
@@ -99,6 +100,8 @@ def test_users_of_another_origin_are_taken_by_nobody(tmp_path: Path) -> None:
         async with shared(tmp_path) as all_:
             await started(all_)
             mallory = Users(first_administrator(AccessTable(), USER, "mallory"))
+            for name in ("names", "broker-a"):
+                mallory.add(name, "replicate cluster")
             mallory.table = replace(mallory.table, version=all_.users.table.version + 9)
             await all_.stop("ns2")
             (tmp_path / "ns2" / "access.json").write_bytes(mallory.table.to_json())
@@ -111,7 +114,8 @@ def test_users_of_another_origin_are_taken_by_nobody(tmp_path: Path) -> None:
             status = await (await all_.client("broker", "root")).call(
                 service_methods.DESCRIBE_BROKER, admin.DescribeBrokerRequest()
             )
-            assert any("NameServer ns2:9876 gives none" in each for each in status.warnings)
+            foreign = "NameServer ns2:9876 has users of another origin"
+            assert any(foreign in each for each in status.warnings)
 
     run_in_virtual_time(main())
 
@@ -140,7 +144,7 @@ def test_older_nameserver_is_told_of(tmp_path: Path) -> None:
     run_in_virtual_time(main())
 
 
-@pytest.mark.parametrize("host", ["10.0.0.9", "localhost"])
+@pytest.mark.parametrize("host", ["203.0.113.9", "localhost"])
 def test_first_users_come_from_the_machine_of_the_nameserver(host: str) -> None:
     async def main() -> None:
         async with shared() as all_:
@@ -168,5 +172,33 @@ def test_nameserver_takes_the_users_of_its_peer_before_it_serves(tmp_path: Path)
             await all_.start_nameserver("ns2")
             reply = await (await all_.client("ns2", "root")).call(service_methods.GET_ACCESS, GET)
             assert reply.version == all_.users.table.version
+
+    run_in_virtual_time(main())
+
+
+def test_newer_table_without_users_is_asked_for_seldom() -> None:
+    asked: list[float] = []
+
+    async def main() -> None:
+        async with shared() as all_:
+            network = all_.around.network
+            await all_.start_nameserver("ns2", peers=())
+            granted = AccessTable().with_grant(grant("anonymous", "publish *"))
+            granted = replace(granted, version=900)
+            connection = await network.host("localhost").connect([Address("ns2", PORT)])
+            await put_table(connection, granted, 0)
+            await all_.start_nameserver("ns1", peers=())
+            await all_.put()
+            await all_.start_broker()
+
+            def count(path: str) -> Loss:
+                if path == service_methods.GET_ACCESS.path:
+                    asked.append(asyncio.get_running_loop().time())
+                return Loss.NONE
+
+            network.loss = count
+            await asyncio.sleep(100)
+            assert len(asked) < 20
+            assert await is_refused((await all_.client("broker")).put_topic("orders", 1))
 
     run_in_virtual_time(main())

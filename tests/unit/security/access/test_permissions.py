@@ -1,9 +1,18 @@
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_model.permission import CLUSTER, Action, Need, Resource, ResourceKind
+from ternmq_model import permission
+from ternmq_model.permission import (
+    CLUSTER,
+    NAME_CHARS_MAX,
+    Action,
+    Need,
+    Resource,
+    ResourceKind,
+)
 from ternmq_security.access.access_table import AccessTable, first_administrator
 from ternmq_security.access.grants import Effect, Grant, ResourcePattern
 from ternmq_security.access.permissions import (
@@ -85,3 +94,20 @@ def test_deciding_grant_explains_the_decision(grants: list[Grant], needs: list[N
         is_allowed = permissions_of(table, "u").allows(need)
         assert is_allowed is (deciding is not None and deciding.effect is Effect.ALLOW)
         assert deciding is None or (deciding in grants and covers(deciding, need))
+
+
+def test_names_that_cannot_be_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[str] = []
+    need_of = permission._need_of  # pyright: ignore[reportPrivateUsage]
+
+    def counted(topic: str, action: Action) -> Need:
+        computed.append(topic)
+        return need_of(topic, action)
+
+    monkeypatch.setattr(permission, "_need_of", counted)
+    long = "x" * (NAME_CHARS_MAX + 1)
+    permissions = Permissions((), is_known=True)
+    for _ in range(2):
+        assert not permissions.allows(permission.to_publish(long))
+    assert computed == [long, long]
+    assert len(permissions._memo) == 1  # pyright: ignore[reportPrivateUsage]
