@@ -41,7 +41,7 @@ APPLICATION: Final = tuple(
     for kind in ("topic", "group")
     for action in ("publish", "subscribe", "admin")
 )
-"""What the application of a secured cluster may do: not what administers the cluster."""
+"""Permissions of the application of a secured cluster, which does not administer the cluster."""
 
 CONTAINERS: Final = "containers"
 MARKS: Final = {

@@ -43,7 +43,7 @@ from tests.support.processes import (
 )
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""What a client sends first: with empty settings, and without a call."""
+"""First bytes of a client: empty settings, and no call."""
 
 LOOPBACK = {"0.0.0.0": "127.0.0.1"}
 

@@ -1,7 +1,7 @@
 """`ternmq acl …`."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -23,6 +23,8 @@ from ternmq_security.access.grants import Effect, Grant, ResourcePattern
 from ternmq_security.access.permissions import deciding_grant, permissions_of
 from ternmq_security.access.user import ANONYMOUS
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _COLUMNS: Final = ("user", "effect", "action", "resource")
 _ACTION: Final = click.Choice([each.value for each in Action])
 _USES: Final[Mapping[Action, Callable[[str], Need | None]]] = {
@@ -31,6 +33,13 @@ _USES: Final[Mapping[Action, Callable[[str], Need | None]]] = {
     Action.ADMIN: to_administer,
 }
 """Permissions that an action on a topic needs."""
+
+
+def _permission_arguments(function: F) -> F:
+    """Add the arguments USER, ACTION and RESOURCE."""
+    function = click.argument("resource")(function)
+    function = click.argument("action", type=_ACTION)(function)
+    return click.argument("user")(function)
 
 
 @click.command("list")
@@ -46,9 +55,7 @@ def list_(user: str, nameserver: str, output: str) -> None:
 
 
 @click.command()
-@click.argument("user")
-@click.argument("action", type=_ACTION)
-@click.argument("resource")
+@_permission_arguments
 @click.option("--deny", is_flag=True, help="Deny the action. A denial wins over every allowance.")
 @cluster_options
 def grant(
@@ -65,9 +72,7 @@ def grant(
 
 
 @click.command()
-@click.argument("user")
-@click.argument("action", type=_ACTION)
-@click.argument("resource")
+@_permission_arguments
 @click.option("--deny", is_flag=True, help="Remove the denial rather than the allowance.")
 @cluster_options
 def revoke(
@@ -80,9 +85,7 @@ def revoke(
 
 
 @click.command("test")
-@click.argument("user")
-@click.argument("action", type=_ACTION)
-@click.argument("resource")
+@_permission_arguments
 @cluster_options
 def test_(user: str, action: str, resource: str, nameserver: str, output: str) -> None:
     """Check whether USER may do ACTION on RESOURCE: exit code 0 if allowed, 1 if denied.
