@@ -447,5 +447,7 @@ async def _signals_heard(stop: asyncio.Event) -> AsyncGenerator[_Hurry, None]:
             stop.set()
 
     loop = asyncio.get_running_loop()
-    with signals_heard(lambda received: loop.call_soon_threadsafe(on_signal, received)):
+    heard = signals_heard(lambda received: loop.call_soon_threadsafe(on_signal, received))
+    with heard as wake_by_signals:
+        wake_by_signals(loop)
         yield hurry

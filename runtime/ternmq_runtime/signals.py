@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ T = TypeVar("T")
 _HEARD: Final = (signal.SIGINT, signal.SIGTERM)
 _EXIT_CODE_BASE: Final = 128
 """Base of a shell's exit codes for killed processes: 128 plus the signal's number."""
+_NUMBERS_AT_ONCE: Final = 4096
+"""Numbers of signals, a byte each, that a loop takes when it wakes."""
 
 
 def run(
@@ -52,9 +55,9 @@ def run(
             use `await main()` there. Nothing was run.
     """
     running = _Running(_coroutine_of(main))
-    with signals_heard(running.on_signal):
+    with signals_heard(running.on_signal) as wake_by_signals:
         try:
-            return asyncio.run(running.until_done(), debug=debug)
+            return asyncio.run(running.until_done(wake_by_signals), debug=debug)
         except asyncio.CancelledError:
             if running.ended_by is None:
                 raise
@@ -90,14 +93,20 @@ def _coroutine_of(
 
 
 @contextmanager
-def signals_heard(on_signal: Callable[[signal.Signals], object]) -> Generator[None]:
+def signals_heard(
+    on_signal: Callable[[signal.Signals], object],
+) -> Generator[Callable[[asyncio.AbstractEventLoop], None]]:
     """Call `on_signal` with each SIGINT and SIGTERM while the block runs.
 
     The call comes between two instructions of the main thread. In other threads the block receives
     no signals. A child forked inside the block ends by such a signal.
+
+    Yields:
+        Function that lets signals wake an event loop of this thread. A loop without it sleeps on
+        when a signal comes just before its wait.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield lambda loop: None
         return
     process_id = os.getpid()
 
@@ -109,10 +118,34 @@ def signals_heard(on_signal: Callable[[signal.Signals], object]) -> Generator[No
 
     before = {number: signal.signal(number, hear) for number in _HEARD}
     try:
-        yield
+        with _waking() as wake_by_signals:
+            yield wake_by_signals
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+@contextmanager
+def _waking() -> Generator[Callable[[asyncio.AbstractEventLoop], None]]:
+    """Yield a function that lets signals wake a loop until the block is left."""
+    woken: list[asyncio.AbstractEventLoop] = []
+    received, sent = socket.socketpair()
+
+    def wake_by_signals(loop: asyncio.AbstractEventLoop) -> None:
+        loop.add_reader(received, received.recv, _NUMBERS_AT_ONCE)
+        woken.append(loop)
+
+    with received, sent:
+        received.setblocking(False)
+        sent.setblocking(False)
+        before = signal.set_wakeup_fd(sent.fileno(), warn_on_full_buffer=False)
+        try:
+            yield wake_by_signals
+        finally:
+            signal.set_wakeup_fd(before)
+            for loop in woken:
+                if not loop.is_closed():
+                    loop.remove_reader(received)
 
 
 class _Running(Generic[T]):
@@ -128,9 +161,10 @@ class _Running(Generic[T]):
         self._is_over = False
         self.ended_by: signal.Signals | None = None
 
-    async def until_done(self) -> T:
+    async def until_done(self, wake_by_signals: Callable[[asyncio.AbstractEventLoop], None]) -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None, "runs in a task"
+        wake_by_signals(loop)
         self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
         if self.ended_by is not None:
             self._cancel()

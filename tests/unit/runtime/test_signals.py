@@ -234,6 +234,25 @@ def test_signal_after_main_ended_does_not_wait_for_threads_of_asyncio() -> None:
     assert (done.stderr, done.returncode) == ("", -signal.SIGTERM)
 
 
+def test_signal_that_does_not_interrupt_the_wait_of_the_loop_wakes_it() -> None:
+    done = program("""
+        import threading
+
+        def end():
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+            time.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        async def main():
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # only the thread gets it
+            threading.Thread(target=end).start()
+            await asyncio.Event().wait()
+
+        run(main())
+    """)
+    assert (done.stderr, done.returncode) == ("", 143)
+
+
 def test_child_that_is_forked_ends_by_a_signal_and_its_parent_does_not() -> None:
     done = program("""
         async def main():
