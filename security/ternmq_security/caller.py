@@ -47,7 +47,7 @@ OnRefused: TypeAlias = Callable[[tuple[Need | None, ...], RefusedError], None]
 class CallerIdentity:
     """Identity with its permissions: the `Permits` of its calls. Nobody changes one."""
 
-    name: str | None
+    user: str | None
     """Name of the user; None = an unknown identity."""
 
     decisions: Decisions
@@ -57,11 +57,6 @@ class CallerIdentity:
 
     on_refused: OnRefused | None = None
     """Called with each refusal of one call; None = nobody asks for them."""
-
-    @property
-    def user(self) -> str | None:
-        """Name of the user; None = an unknown identity."""
-        return self.name
 
     def allows(self, need: Need | None) -> bool:
         """Return whether the caller has a permission; None = the one of every known identity."""
@@ -77,13 +72,13 @@ class CallerIdentity:
         for need in alternatives:
             if allows(need):
                 return
-        error = denial(self.name, *alternatives)
+        error = denial(self.user, *alternatives)
         if self.on_refused is not None:
             self.on_refused(alternatives, error)
         raise error
 
 
-def denial(name: str | None, *alternatives: Need | None) -> RefusedError:
+def denial(user: str | None, *alternatives: Need | None) -> RefusedError:
     """Return the refusal of a call that needs one of some permissions."""
     verbs: dict[Resource, list[str]] = {}
     for action, resource in filter(None, alternatives):
@@ -91,8 +86,8 @@ def denial(name: str | None, *alternatives: Need | None) -> RefusedError:
     if len(verbs) > 1:
         verbs.pop(CLUSTER, None)  # administrators are no help to others
     missing = " or ".join(f"{' or '.join(words)} {resource}" for resource, words in verbs.items())
-    if name is None:
+    if user is None:
         remark = f"an unknown identity may not {missing or 'call this service'}: give credentials"
     else:
-        remark = f"user {name!r} may not {missing or 'call this service'}"
+        remark = f"user {user!r} may not {missing or 'call this service'}"
     return refusal(ResponseCode.NO_PERMISSION, remark)

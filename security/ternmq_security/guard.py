@@ -80,7 +80,7 @@ class Guard:
             return
         renewed = self._identifier.renewed
         # Credentials that were unknown may be known by now: their next call identifies them again.
-        known = ((key, renewed(each)) for key, each in self._callers.items() if each.name)
+        known = ((key, renewed(each)) for key, each in self._callers.items() if each.user)
         self._callers = {key: caller for key, caller in known if caller is not None}
         for stream in self._streams:
             stream.renew(None if stream.caller is None else renewed(stream.caller))

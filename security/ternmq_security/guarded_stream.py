@@ -51,7 +51,7 @@ class GuardedStream:
     @property
     def user(self) -> str | None:
         """Name of the caller; None = an unknown identity, or no users existed."""
-        return None if self._caller is None else self._caller.name
+        return None if self._caller is None else self._caller.user
 
     async def serve(self, handler: Callable[[Stream, Call], Awaitable[None]], call: Call) -> None:
         """Run the handler until it ends or the stream is ended.
@@ -161,7 +161,7 @@ class GuardedStream:
 
 
 def _is_gone(caller: CallerIdentity) -> RefusedError:
-    who = "an unknown identity" if caller.name is None else f"user {caller.name!r}"
+    who = "an unknown identity" if caller.user is None else f"user {caller.user!r}"
     remark = f"the credentials of {who} are no longer valid"
     return refusal(ResponseCode.NO_PERMISSION, remark)
 

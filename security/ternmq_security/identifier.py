@@ -65,7 +65,7 @@ class Identifier:
         """Return the identity with the same proof by the present table; None = it is denied."""
         table = self._present()
         return (
-            None if table.doubt is not Doubt.NONE else self._find(table, caller.name, caller.proof)
+            None if table.doubt is not Doubt.NONE else self._find(table, caller.user, caller.proof)
         )
 
     def _table(self) -> AccessTable:

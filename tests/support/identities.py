@@ -43,9 +43,9 @@ class Identities:
 
     def renewed(self, caller: CallerIdentity) -> CallerIdentity | None:
         """Return the caller of the same name."""
-        if caller.name == self.everybody.name:
+        if caller.user == self.everybody.user:
             return self.everybody
-        return next((each for each in self.callers.values() if each.name == caller.name), None)
+        return next((each for each in self.callers.values() if each.user == caller.user), None)
 
 
 class OneStream:

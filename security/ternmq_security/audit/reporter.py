@@ -103,14 +103,14 @@ class AuditReporter:
     def permits(self, caller: CallerIdentity, rpc: Rpc, call: Call) -> CallerIdentity:
         """Return the permissions of a caller for one call; report the first one from a host."""
         token = caller.proof.token_id
-        key = (caller.name, token, call.peer.host)
-        if key not in self._known and caller.name is not None and rpc is not SESSION:
+        key = (caller.user, token, call.peer.host)
+        if key not in self._known and caller.user is not None and rpc is not SESSION:
             self._remember(key)
             details = f"token={token}" if token else None
             self._put(EventKind.SESSION, caller, rpc, call, ALLOWED, details=details)
         on_refused = partial(self.refused, caller, rpc, call)
         return CallerIdentity(
-            caller.name, caller.decisions, caller.proof, caller.expires_at_ms, on_refused
+            caller.user, caller.decisions, caller.proof, caller.expires_at_ms, on_refused
         )
 
     def refused(
@@ -171,7 +171,7 @@ class AuditReporter:
     ) -> None:
         event = SecurityEvent(
             kind=kind,
-            user=None if caller is None else caller.name,
+            user=None if caller is None else caller.user,
             certificate=None if call.certificate is None else call.certificate.subject,
             address=call.peer,
             action=rpc.name,

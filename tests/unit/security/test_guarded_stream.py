@@ -70,7 +70,7 @@ class Opened:
 
     def change(self, *callers: CallerIdentity) -> None:
         """Let these be the only users."""
-        self.identities.callers = {each.name: each for each in callers if each.name}
+        self.identities.callers = {each.user: each for each in callers if each.user}
         self.guard.table_changed()
 
     async def ended(self) -> RefusedError:

@@ -40,7 +40,7 @@ class Known:
 
     async def name(self, authorization: str = "", shown: PeerCertificate | None = None) -> str:
         """Return the name of a caller; empty = it is unknown."""
-        return (await self.identifier.identify(call_of(authorization, shown))).name or ""
+        return (await self.identifier.identify(call_of(authorization, shown))).user or ""
 
 
 def call_of(authorization: str, shown: PeerCertificate | None = None) -> Call:
@@ -121,7 +121,7 @@ def test_denied_certificate_proves_nothing(denied: dict[str, str]) -> None:
         caller = await known.identifier.identify(call_of("", BANK))
         renewed = known.identifier.renewed(caller)
         assert renewed is not None
-        assert renewed.name == "bank"
+        assert renewed.user == "bank"
         known.present = known.present.with_denied_certificate(**denied)
         assert known.identifier.renewed(caller) is None
         for authorization in ("", SHOP):
