@@ -15,6 +15,7 @@ from ternmq_model.address import (
     listen_address,
     parse_addresses,
 )
+from ternmq_model.arguments import check_range
 from ternmq_model.default_nameserver import DEFAULT_NAMESERVER
 from ternmq_model.errors import ConfigError, IllegalName
 from ternmq_model.message_id import host_bytes
@@ -298,8 +299,7 @@ class BrokerConfig:
             ("silent_session_ms", self.silent_session_ms, 1_000, 3_600_000),
             ("lock_lease_ms", self.lock_lease_ms, 1_000, 3_600_000),
         ):
-            if not least <= value <= most:
-                raise ConfigError(f"broker.{setting}", value, f"must be {least} to {most}")
+            check_range(f"broker.{setting}", value, least, most)
         if not self.region or {NAME_END, PAIR_END} & set(self.region):
             raise ConfigError(
                 "broker.region", self.region, "must not be empty or contain 0x01 or 0x02"

@@ -136,6 +136,16 @@ def check_whole(name: str, value: object, least: int, most: int | None = None) -
     return number
 
 
+def check_range(setting: str, value: float, least: float, most: float) -> None:
+    """Check that the value of a setting is from `least` to `most`.
+
+    Raises:
+        ConfigError: The value is outside.
+    """
+    if not least <= value <= most:
+        raise ConfigError(setting, value, f"must be {least} to {most}")
+
+
 def check_function(name: str, value: object, parameters: int, *, optional: bool = False) -> None:
     """Check that `value` is a function of `parameters` positional arguments, or None if `optional`.
 

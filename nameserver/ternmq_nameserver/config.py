@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from ternmq_model.address import PORT_MAX, Address, listen_address, parse_addresses
-from ternmq_model.errors import ConfigError
+from ternmq_model.arguments import check_range
 from ternmq_nameserver.memory_estimate import BYTES_MAX
 from ternmq_nameserver.registration import EXPIRY_MS, EXPIRY_MS_MAX
 
@@ -58,8 +58,7 @@ class NameServerConfig:
             ("registered_bytes_max", self.registered_bytes_max, 1 << 20, 64 << 30),
             ("scan_interval_s", self.scan_interval_s, 0.1, 60.0),
         ):
-            if not least <= value <= most:
-                raise ConfigError(f"nameserver.{setting}", value, f"must be {least} to {most}")
+            check_range(f"nameserver.{setting}", value, least, most)
         _ = self.listen_address, self.peer_addresses
 
     @property

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ternmq_client.retry_policy import RetryPolicy
-from ternmq_model.arguments import check_kinds
+from ternmq_model.arguments import check_kinds, check_range
 from ternmq_model.compression import Format, check_format
 from ternmq_model.errors import ConfigError, IllegalName
 from ternmq_model.names import AUTO_CREATE_TOPIC, check_topic
@@ -97,9 +97,7 @@ class ProducerConfig:
             raise ConfigError("producer.attempts_max", self.attempts_max, "must be 1 or more")
         if self.retry_delay_s < 0:
             raise ConfigError("producer.retry_delay_s", self.retry_delay_s, "must not be negative")
-        if not BATCH_BYTES_MIN <= self.batch_bytes <= BATCH_BYTES_MAX:
-            rule = f"must be {BATCH_BYTES_MIN} to {BATCH_BYTES_MAX}"
-            raise ConfigError("producer.batch_bytes", self.batch_bytes, rule)
+        check_range("producer.batch_bytes", self.batch_bytes, BATCH_BYTES_MIN, BATCH_BYTES_MAX)
         if self.compression is not None:
             check_format(self.compression, self.compression_level, setting="producer.compression")
         if self.compress_over_bytes < 1:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ternmq_model.errors import ConfigError
+from ternmq_model.arguments import check_range
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,5 +43,4 @@ class NetworkConfig:
             ("anonymous_bytes_max", self.anonymous_bytes_max, 4 << 10, 64 << 20),
             ("streams_max", self.streams_max, 16, 1_000_000),
         ):
-            if not least <= value <= most:
-                raise ConfigError(f"network.{setting}", value, f"must be {least} to {most}")
+            check_range(f"network.{setting}", value, least, most)

@@ -4,6 +4,7 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
+from ternmq_model.arguments import check_range
 from ternmq_model.errors import ConfigError
 from ternmq_model.offsets import UNIT_BYTES
 from ternmq_store.index.index_format import IndexSizes
@@ -205,9 +206,7 @@ class StoreConfig:
         if self.flush_least_pages < 0:
             raise ConfigError("store.flush_least_pages", self.flush_least_pages, "must be >= 0")
         for name, (low, high) in _BOUNDS.items():
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise ConfigError(f"store.{name}", value, f"must be {low} to {high}")
+            check_range(f"store.{name}", getattr(self, name), low, high)
         self._check_retention()
 
     def _check_index(self) -> None:

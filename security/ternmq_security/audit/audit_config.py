@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ternmq_model.errors import ConfigError
+from ternmq_model.arguments import check_range
 
 BYTES_LEAST: Final = 64 << 10
 BYTES_MAX: Final = 1 << 40
@@ -31,5 +31,4 @@ class AuditConfig:
 
     def __post_init__(self) -> None:
         for name, least, most in (("max_bytes", BYTES_LEAST, BYTES_MAX), ("files", 2, FILES_MAX)):
-            if not least <= (value := getattr(self, name)) <= most:
-                raise ConfigError(f"audit.{name}", value, f"must be {least} to {most}")
+            check_range(f"audit.{name}", getattr(self, name), least, most)

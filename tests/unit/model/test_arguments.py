@@ -18,6 +18,7 @@ from ternmq_model.arguments import (
     check_function,
     check_interceptors,
     check_kinds,
+    check_range,
     check_seconds,
     check_time_ms,
     check_whole,
@@ -261,3 +262,11 @@ def test_seconds_have_a_lower_bound() -> None:
     assert check_seconds("timeout_s", 0, least=0) == 0.0
     with pytest.raises(UsageError, match="timeout_s=-1 must be seconds, at least 0"):
         check_seconds("timeout_s", -1, least=0)
+
+
+def test_settings_have_bounds() -> None:
+    check_range("broker.port", 0, 0, 9)
+    check_range("broker.port", 9, 0, 9)
+    for wrong in (-1, 10, float("nan")):
+        with pytest.raises(ConfigError, match=f"broker.port={wrong}: must be 0 to 9"):
+            check_range("broker.port", wrong, 0, 9)
