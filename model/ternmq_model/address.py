@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 from ternmq_model.errors import ConfigError
@@ -127,10 +127,19 @@ def is_unspecified(host: str) -> bool:
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach a service on `host`."""
     try:
-        found = ip_address(host)
-        return (getattr(found, "ipv4_mapped", None) or found).is_loopback
+        return ip_of(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def ip_of(host: str) -> IPv4Address | IPv6Address:
+    """Return the IP address `host`, also that of IPv4 which a dual-stack socket shows as IPv6.
+
+    Raises:
+        ValueError: `host` is no IP address.
+    """
+    found = ip_address(host)
+    return getattr(found, "ipv4_mapped", None) or found
 
 
 def resolve_addresses(endpoints: Iterable[Address], *, nameserver_host: str) -> tuple[Address, ...]:

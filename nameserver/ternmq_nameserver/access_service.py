@@ -4,9 +4,8 @@ import asyncio
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
-from ipaddress import ip_address
 
-from ternmq_model.address import is_loopback
+from ternmq_model.address import ip_of, is_loopback
 from ternmq_model.errors import RefusedError, UsageError, invalid, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import nameserver_pb2 as pb
@@ -92,8 +91,7 @@ def _is_of_this_machine(host: str) -> bool:
     if is_loopback(host):
         return True
     try:
-        found = ip_address(host)
-        found = getattr(found, "ipv4_mapped", None) or found
+        found = ip_of(host)
         family = socket.AF_INET if found.version == 4 else socket.AF_INET6
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             # Nothing is sent. The own address for the way to an own address is that address.

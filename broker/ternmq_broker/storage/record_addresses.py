@@ -1,9 +1,8 @@
 """BORNHOST and STOREHOST of records, and an address of this machine for them."""
 
 import socket
-from ipaddress import IPv6Address, ip_address
 
-from ternmq_model.address import Address
+from ternmq_model.address import Address, ip_of
 from ternmq_model.message_id import host_bytes
 
 
@@ -13,11 +12,9 @@ def born_host_bytes(peer: Address) -> bytes:
     An IPv4 address that a dual-stack socket shows as IPv6 becomes IPv4, and zones are removed.
     """
     try:
-        address = ip_address(peer.host.partition("%")[0])
+        address = ip_of(peer.host.partition("%")[0])
     except ValueError:
         return host_bytes(Address("127.0.0.1", peer.port))
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
     return host_bytes(Address(str(address), peer.port))
 
 

@@ -82,6 +82,7 @@ def test_endpoint_names_a_host_and_a_port(host: str, port: int, legal: bool) -> 
     [
         *(("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True)),
         *(("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("broker-a", False)),
+        ("::ffff:127.0.0.1", True),
     ],
 )
 def test_loopback_hosts_are_told_from_reachable_ones(host: str, expected: bool) -> None:
