@@ -1,6 +1,13 @@
-"""Time as an argument: protocols of clocks."""
+"""Time as an argument: protocols of clocks, and the text of a time."""
 
+from datetime import UTC, datetime
 from typing import Protocol
+
+
+def utc_text(at_s: float) -> str:
+    """Return Unix seconds as ISO 8601 in UTC with milliseconds: `2026-01-31T12:00:00.000Z`."""
+    moment = datetime.fromtimestamp(at_s, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Clock(Protocol):

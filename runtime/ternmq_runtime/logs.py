@@ -11,10 +11,10 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import Enum
 from typing import IO
 
+from ternmq_model.clock import utc_text
 from ternmq_model.printable_text import printable, printable_json
 
 REPEATS_MAX = 20
@@ -92,9 +92,8 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the object as text without line breaks."""
-        ts = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         members: dict[str, object] = {
-            "ts": ts.replace("+00:00", "Z"),
+            "ts": utc_text(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),

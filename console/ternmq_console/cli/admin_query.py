@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from typing import TypeVar
 
 from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import BrokerList
 from ternmq_console.cli.exit_codes import errors_as_exits, leave_if_partial
 from ternmq_console.cli.output import Row, print_rows
+from ternmq_model.clock import utc_text
 from ternmq_model.errors import refusal
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
@@ -46,10 +46,7 @@ def queue_fields(queue: MessageQueue) -> dict[str, object]:
 
 def time_text(at_ms: int) -> str | None:
     """Return Unix milliseconds as ISO 8601 in UTC; None for 0, which means never."""
-    if not at_ms:
-        return None
-    text = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
+    return utc_text(at_ms / 1000) if at_ms else None
 
 
 async def reserved_hours(admin: AdminClient, broker: str) -> str:

@@ -1,9 +1,9 @@
 """Lines of the audit trail. Pure."""
 
 from dataclasses import fields, replace
-from datetime import UTC, datetime
 from typing import Final
 
+from ternmq_model.clock import utc_text
 from ternmq_model.printable_text import printable_json
 from ternmq_remoting.security_event import SecurityEvent
 
@@ -39,9 +39,8 @@ def lost_line(wall_ms: int, count: int) -> str:
 
 
 def _line(wall_ms: int, **members: object) -> str:
-    moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
-    time = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return printable_json({"time": time, **members}, ensure_ascii=True) + "\n"
+    line = {"time": utc_text(wall_ms / 1000), **members}
+    return printable_json(line, ensure_ascii=True) + "\n"
 
 
 def _cut(text: str | None, chars_max: int) -> str | None:

@@ -12,8 +12,7 @@ def append(path: Path, data: bytes, *, max_bytes: int, files: int) -> None:
     """Append whole lines to the file, which no other user may read. Blocks.
 
     The file must not be a link. It is opened for each call, so that another program may move it
-    away. Above `max_bytes` a
-    new one begins; so many `files` are kept, at least 2.
+    away. Above `max_bytes` a new one begins; so many `files` are kept, at least 2.
 
     Raises:
         OSError: The disk refused. The file has none of the lines.
