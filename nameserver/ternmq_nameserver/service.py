@@ -8,7 +8,6 @@ from functools import partial
 from ternmq_model.clock import Clock
 from ternmq_model.errors import RefusedError, invalid, refusal
 from ternmq_model.names import check_topic
-from ternmq_model.permission import to_know_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import ORDER_NAMESPACE, check_broker_name, check_cluster
 from ternmq_nameserver.epoch_store import EpochStore
@@ -35,7 +34,7 @@ from ternmq_remoting.converters import (
     topic_config_from_pb,
 )
 from ternmq_remoting.pagination import items_wanted, names_of, page_of, token_of
-from ternmq_remoting.rpc import EVERYTHING, Call, Handler, Permits, unary
+from ternmq_remoting.rpc import Call, Handler, may_know_topic, unary
 
 logger = logging.getLogger(__name__)
 
@@ -168,7 +167,7 @@ class NameServerService:
         def found() -> Iterator[str]:
             after = request.page_token
             while topics := self._routes.topics(cluster, after=after, maximum=maximum):
-                yield from filter(partial(_knows, permits), topics)
+                yield from filter(partial(may_know_topic, permits), topics)
                 after = topics[-1]
 
         page, has_more = page_of(found(), request.page_size, len)
@@ -185,7 +184,7 @@ class NameServerService:
         if not request.key:
             values = self._settings.table.values(request.namespace)
             if request.namespace == ORDER_NAMESPACE:
-                values = {key: values[key] for key in values if _knows(call.permits, key)}
+                values = {key: values[key] for key in values if may_know_topic(call.permits, key)}
             check_namespace_size(request.namespace, values)
             return pb.GetKvReply(values=values)
         value = self._settings.table.get(request.namespace, request.key)
@@ -254,10 +253,6 @@ class NameServerService:
             rows=rows,
             expiry_ms=request.expiry_ms or self._expiry_ms,
         )
-
-
-def _knows(permits: Permits, topic: str) -> bool:
-    return permits is EVERYTHING or any(map(permits.allows, to_know_topic(topic)))
 
 
 def _log(changes: Iterable[RouteChange]) -> None:

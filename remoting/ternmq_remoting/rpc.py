@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from google.protobuf.message import Message as ProtoMessage
 
 from ternmq_model.address import Address as Address
-from ternmq_model.permission import Need
+from ternmq_model.permission import Need, to_know_topic
 from ternmq_remoting.connection_limits import PortLimit
 from ternmq_remoting.encoded_message import EncodedMessage
 
@@ -152,6 +152,12 @@ class Everything:
 
 
 EVERYTHING: Final = Everything()
+
+
+def may_know_topic(permits: Permits, topic: str) -> bool:
+    """Return whether a caller may know about a topic."""
+    return permits is EVERYTHING or any(map(permits.allows, to_know_topic(topic)))
+
 
 AUTHORIZATION_KEY: Final = "authorization"
 """Key of the metadata with the token of a caller, after `Bearer `."""

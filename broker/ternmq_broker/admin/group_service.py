@@ -18,13 +18,13 @@ from ternmq_broker.state.groups import check_settings
 from ternmq_broker.state.table_file import save_all
 from ternmq_model.errors import RefusedError, invalid, refusal
 from ternmq_model.names import check_stored_group, check_topic, is_system_group
-from ternmq_model.permission import to_know_group, to_know_topic
+from ternmq_model.permission import to_know_group
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.converters import group_settings_from_pb, group_settings_to_pb
 from ternmq_remoting.pagination import page_of
-from ternmq_remoting.rpc import EVERYTHING, Call, Handler, Permits, unary
+from ternmq_remoting.rpc import Call, Handler, may_know_topic, unary
 from ternmq_remoting.service_methods import (
     CLONE_OFFSETS,
     DELETE_GROUP,
@@ -156,7 +156,7 @@ class GroupAdminService:
         changes = [
             OffsetReset(topic, queue_id, self._offsets.query(group, topic, queue_id), offset)
             for topic, queues in self._offsets.topics_of(source).items()
-            if is_cloned(topic, request.topic) and _knows(call.permits, topic)
+            if is_cloned(topic, request.topic) and may_know_topic(call.permits, topic)
             for queue_id, offset in queues.items()
         ]
         if not changes:
@@ -206,7 +206,8 @@ class GroupAdminService:
             differences=self._sessions.differences(group),
         )
         subscribed = {topic for each in members for topic in each.memberships[group].subscriptions}
-        for topic in filter(partial(_knows, call.permits), sorted(subscribed | offsets.keys())):
+        may_know = partial(may_know_topic, call.permits)
+        for topic in filter(may_know, sorted(subscribed | offsets.keys())):
             config, kept = self._topics.get(topic), offsets.get(topic, {})
             queues = set(kept) | set(range(config.read_queues if config else 0))
             for queue_id in sorted(queues):
@@ -324,10 +325,6 @@ def _check_changeable(group: str) -> str:
     if is_system_group(check_stored_group(group)):
         raise refusal(ResponseCode.NO_PERMISSION, f"group {group!r} belongs to the broker")
     return group
-
-
-def _knows(permits: Permits, topic: str) -> bool:
-    return permits is EVERYTHING or any(map(permits.allows, to_know_topic(topic)))
 
 
 def _change_to_pb(change: OffsetReset) -> admin.OffsetChange:
