@@ -15,7 +15,7 @@ from ternmq_console.access.issued_token import (
 )
 from ternmq_console.broker.epoch_directories import lock_nameserver
 from ternmq_console.cli.exit_codes import errors_as_exits
-from ternmq_console.cli.options import output_option, yes_option
+from ternmq_console.cli.options import output_option, stopped_data_option, yes_option
 from ternmq_console.cli.output import confirm, print_line
 from ternmq_runtime.durable_file import read_newest
 from ternmq_runtime.table_store import save_table
@@ -35,13 +35,7 @@ _ANEW: Final = (
 
 @click.command()
 @click.argument("name")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    required=True,
-    help="Data directory of a stopped NameServer.",
-)
+@stopped_data_option("NameServer")
 @token_options
 @yes_option
 @output_option

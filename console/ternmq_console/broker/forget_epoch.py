@@ -8,20 +8,14 @@ import click
 
 from ternmq_console.broker.epoch_directories import open_epochs
 from ternmq_console.cli.exit_codes import errors_as_exits
-from ternmq_console.cli.options import output_option, yes_option
+from ternmq_console.cli.options import output_option, stopped_data_option, yes_option
 from ternmq_console.cli.output import confirm, print_rows
 from ternmq_runtime.table_store import save_table
 
 
 @click.command()
 @click.argument("brokers", nargs=-1, required=True, metavar="BROKER...")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    required=True,
-    help="Data directory of a stopped NameServer.",
-)
+@stopped_data_option("NameServer")
 @click.option(
     "--cluster", default="DefaultCluster", show_default=True, help="Cluster of every BROKER."
 )

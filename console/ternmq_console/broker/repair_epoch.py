@@ -15,7 +15,7 @@ from ternmq_console.broker.epoch_directories import EpochDirectory, open_directo
 from ternmq_console.broker.replicas import last_epoch
 from ternmq_console.cli.admin_query import ask
 from ternmq_console.cli.exit_codes import errors_as_exits
-from ternmq_console.cli.options import cluster_options, yes_option
+from ternmq_console.cli.options import cluster_options, stopped_data_option, yes_option
 from ternmq_console.cli.output import confirm, print_line, print_rows
 from ternmq_model.address import Address, parse_address
 from ternmq_model.epochs import doubt_of
@@ -53,13 +53,7 @@ class EpochViews:
 
 @click.command()
 @click.argument("broker")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    required=True,
-    help="Data directory of a stopped member of BROKER, or of a stopped NameServer.",
-)
+@stopped_data_option("member of BROKER, or of a stopped NameServer")
 @click.option(
     "--member",
     "members",

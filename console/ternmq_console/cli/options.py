@@ -4,6 +4,7 @@ import contextlib
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -129,6 +130,17 @@ def placement_options(function: F) -> F:
 def yes_option(function: F) -> F:
     """Add `--yes`, which becomes the argument `yes`."""
     return click.option("--yes", is_flag=True, help="Skip the confirmation.")(function)
+
+
+def stopped_data_option(whose: str) -> Callable[[F], F]:
+    """Return the option `--data`: the directory of a stopped service, which becomes `data`."""
+    return click.option(
+        "--data",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        required=True,
+        help=f"Data directory of a stopped {whose}.",
+    )
 
 
 def output_option(function: F) -> F:
