@@ -3,7 +3,6 @@
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
 
 from ternmq_client.admin.admin_calls import AdminCalls, gather
 from ternmq_client.admin.broker_names import (
@@ -12,7 +11,7 @@ from ternmq_client.admin.broker_names import (
     is_address,
     no_such_broker,
 )
-from ternmq_client.routes.nameservers import brokers_told, of_no_nameserver
+from ternmq_client.routes.nameservers import KNOWS_NO_USERS, brokers_told, of_no_nameserver
 from ternmq_model.address import Address
 from ternmq_model.errors import (
     IllegalName,
@@ -55,10 +54,6 @@ class NameServerView:
 
     warnings: tuple[str, ...] = ()
     """Sentences about what is not safe about the NameServer."""
-
-
-_KNOWS_NO_USERS: Final = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR)
-"""Refusals of a NameServer that has not learnt its users, after which another one may do it."""
 
 
 class NameServerAdmin(AdminCalls):
@@ -198,7 +193,7 @@ class NameServerAdmin(AdminCalls):
                     reply = await self._call_nameserver(connection, PUT_ACCESS, request)
             except TernError as error:
                 code = error.code if isinstance(error, RefusedError) else None
-                if code not in (None, *_KNOWS_NO_USERS):
+                if code not in (None, *KNOWS_NO_USERS):
                     raise
                 # After a lost answer the next one refuses, or accepts the very same table.
                 if failure is None or error.may_have_happened:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from google.protobuf.message import Message as ProtoMessage
 
@@ -32,6 +32,9 @@ from ternmq_runtime.service import OwnedTasks
 
 Req = TypeVar("Req", bound=ProtoMessage)
 Rep = TypeVar("Rep", bound=ProtoMessage)
+
+KNOWS_NO_USERS: Final = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR)
+"""Refusals of a NameServer that has not learnt its users, after which another one may answer."""
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +93,7 @@ class NameServers:
         return (self._current or self._addresses[0]).host
 
     async def call(self, rpc: UnaryRpc[Req, Rep], request: Req) -> Rep:
-        """Return the answer of the first NameServer that answers.
+        """Return the answer of the first NameServer that answers and knows its users.
 
         The request goes to another NameServer if the first does not answer, so it must be safe to
         repeat.
@@ -149,7 +152,9 @@ class NameServers:
                 unknown = answer
                 left = tuple(other for other in left if other != address)
             elif isinstance(answer, RefusedError):
-                raise answer
+                if unknown is None or answer.code not in KNOWS_NO_USERS:
+                    raise answer
+                break
             else:
                 return FoundRoute(route_from_pb(topic, answer.route), address.host, address)
         assert unknown is not None, "there is at least one NameServer"
@@ -186,6 +191,7 @@ class NameServers:
         """Send a request to the reachable `candidates`, one after the other, up to an answer."""
         left = candidates
         failures: list[TransportError] = []
+        refused: tuple[RefusedError, Address] | None = None
         while left:
             try:
                 connection = await self._connected(left)
@@ -198,7 +204,11 @@ class NameServers:
                     rpc, request, timeout_s=self._request_timeout_s
                 ), address
             except RefusedError as error:
-                return of_no_nameserver(error, connection), address
+                answer = of_no_nameserver(error, connection), address
+                if error.code not in KNOWS_NO_USERS:
+                    return answer
+                refused = refused or answer
+                left = tuple(other for other in left if other != address)
             except TransportError as error:
                 logger.warning("nameserver gave no answer address=%s error=%s", address, error)
                 failures.append(error)
@@ -210,6 +220,8 @@ class NameServers:
                 # Another request without an answer has closed the connection.
                 failures.append(ConnectionLost(str(error)))
                 left = tuple(other for other in left if other != address)
+        if refused is not None:
+            return refused
         unreachable = Unreachable(f"no nameserver answers: {'; '.join(map(str, failures))}")
         unreachable.may_have_happened = any(failure.may_have_happened for failure in failures)
         raise unreachable
