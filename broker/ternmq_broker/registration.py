@@ -15,7 +15,7 @@ from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
 from ternmq_model.epochs import doubt_of
 from ternmq_model.errors import ClosedError, RefusedError, TernError, TransportError, refusal
-from ternmq_model.response_code import ResponseCode
+from ternmq_model.response_code import KNOWS_NO_USERS, ResponseCode
 from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
@@ -118,12 +118,18 @@ class NameServerRegistration:
         """Return the refusal of the topics of that version, or of a later one; None without one."""
         failure = self._failure
         is_tried = self._tried >= version or self._tried == self._topics.version
-        return failure if is_tried and isinstance(failure, RefusedError) else None
+        if not is_tried or not isinstance(failure, RefusedError) or self._is_away:
+            return None
+        return failure
+
+    @property
+    def _is_away(self) -> bool:
+        """True when the NameServer gives no answer, or cannot answer yet."""
+        return self._failure is not None and _code_of(self._failure) in (0, *KNOWS_NO_USERS)
 
     def is_settled(self, version: DataVersion) -> bool:
         """Return whether the NameServer has the topics, refuses them, or gives no answer."""
-        is_away = self._failure is not None and not isinstance(self._failure, RefusedError)
-        return is_away or self.has_registered(version) or self.refusal_of(version) is not None
+        return self._is_away or self.has_registered(version) or self.refusal_of(version) is not None
 
     async def step(self) -> bool:
         """Register if that is due, else check the registration: one step of a job."""

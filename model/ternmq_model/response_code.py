@@ -95,3 +95,6 @@ CALLERS_CODES = frozenset(
 )
 """Codes of refusals that the caller caused by a topic, a queue, a value, a message or a permission.
 All other codes mean a problem of the service."""
+
+KNOWS_NO_USERS = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR)
+"""Codes of a NameServer that has not learnt its users: it counts as one that does not answer."""

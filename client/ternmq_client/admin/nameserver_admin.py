@@ -11,7 +11,7 @@ from ternmq_client.admin.broker_names import (
     is_address,
     no_such_broker,
 )
-from ternmq_client.routes.nameservers import KNOWS_NO_USERS, brokers_told, of_no_nameserver
+from ternmq_client.routes.nameservers import brokers_told, of_no_nameserver
 from ternmq_model.address import Address
 from ternmq_model.errors import (
     IllegalName,
@@ -22,7 +22,7 @@ from ternmq_model.errors import (
     UsageError,
 )
 from ternmq_model.names import check_topic, is_system_topic
-from ternmq_model.response_code import ResponseCode
+from ternmq_model.response_code import KNOWS_NO_USERS, ResponseCode
 from ternmq_model.route import ORDER_NAMESPACE, BrokerData, check_broker_name, is_order_conf
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.converters import error_of

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from google.protobuf.message import Message as ProtoMessage
 
@@ -20,7 +20,7 @@ from ternmq_model.errors import (
     Unreachable,
     refusal,
 )
-from ternmq_model.response_code import ResponseCode
+from ternmq_model.response_code import KNOWS_NO_USERS, ResponseCode
 from ternmq_model.route import BrokerData, TopicRoute
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.converters import broker_data_from_pb, route_from_pb
@@ -32,9 +32,6 @@ from ternmq_runtime.service import OwnedTasks
 
 Req = TypeVar("Req", bound=ProtoMessage)
 Rep = TypeVar("Rep", bound=ProtoMessage)
-
-KNOWS_NO_USERS: Final = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR)
-"""Refusals of a NameServer that has not learnt its users, after which another one may answer."""
 
 logger = logging.getLogger(__name__)
 
@@ -123,10 +120,35 @@ class NameServers:
     async def brokers(self) -> list[BrokerData]:
         """Return all brokers, sorted by cluster and name.
 
+        A NameServer that has just started, or just learnt its users, knows no broker. So there is
+        none only after requests to all NameServers.
+
         Raises:
             Unreachable: No NameServer answers. The error names each.
         """
-        return await brokers_told(lambda request: self.call(GET_CLUSTER, request))
+        found, address = await self._brokers_of(self._addresses)
+        left = self._addresses
+        while not found and (left := tuple(other for other in left if other != address)):
+            try:
+                found, address = await self._brokers_of(left)
+            except (Unreachable, RefusedError):
+                break
+        return found
+
+    async def _brokers_of(
+        self, candidates: tuple[Address, ...]
+    ) -> tuple[list[BrokerData], Address]:
+        """Return the brokers that the first of `candidates` to answer knows, and its address."""
+        address = candidates[0]
+
+        async def ask(request: nameserver.GetClusterRequest) -> nameserver.GetClusterReply:
+            nonlocal address
+            answer, address = await self._ask_any(GET_CLUSTER, request, candidates)
+            if isinstance(answer, RefusedError):
+                raise answer
+            return answer
+
+        return await brokers_told(ask), address
 
     async def topic_route(self, topic: str) -> FoundRoute:
         """Return the route of `topic`.

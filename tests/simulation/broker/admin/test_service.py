@@ -1,17 +1,23 @@
+import asyncio
+import logging
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ternmq_model.errors import GroupNotFound, RefusedError, TopicNotFound
+from ternmq_model.errors import GroupNotFound, RefusedError, TopicNotFound, refusal
 from ternmq_model.response_code import ResponseCode as Code
+from ternmq_nameserver.config import NameServerConfig
+from ternmq_nameserver.server import NameServer
+from ternmq_nameserver.service import NameServerService
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
 from ternmq_testing.time.virtual_time import run_in_virtual_time
-from tests.support.brokers import membership, serving
+from tests.support.brokers import membership, serving, world
 
 
 def test_topic_is_created_changed_described_and_deleted() -> None:
@@ -138,3 +144,30 @@ def test_broker_reports_the_state_of_its_store(mode: FlushMode) -> None:
             assert around.config == replace(around.config)
 
     run_in_virtual_time(main())
+
+
+def test_topic_is_created_while_a_nameserver_knows_no_users(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    register, is_taught = NameServerService.register_broker, asyncio.Event()
+
+    async def untaught(*call: Any) -> nameserver.RegisterBrokerReply:
+        if not is_taught.is_set():
+            raise refusal(Code.SYSTEM_ERROR, "users exist, and nobody tells them")
+        return await register(*call)
+
+    async def main() -> None:
+        monkeypatch.setattr(NameServerService, "register_broker", untaught)
+        config = NameServerConfig(listen="0.0.0.0", port=9876)
+        async with (
+            world(nameservers=("ns:9876",)) as around,
+            NameServer(config, around.environment("ns")),
+            around.broker() as broker,
+        ):
+            await (await around.connect(broker)).put_topic("A", 1)
+            is_taught.set()
+            await asyncio.sleep(0.5)
+
+    with caplog.at_level(logging.INFO):
+        run_in_virtual_time(main())
+    assert "registered again nameserver=ns:9876" in caplog.text

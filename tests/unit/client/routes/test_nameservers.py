@@ -19,18 +19,19 @@ from ternmq_model.errors import (
 )
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_protos.v1.common_pb2 import BrokerData as BrokerPb
 from ternmq_remoting.rpc import Connection, Network
-from ternmq_remoting.service_methods import GET_TOPIC_ROUTE, LIST_TOPICS
+from ternmq_remoting.service_methods import GET_CLUSTER, GET_TOPIC_ROUTE, LIST_TOPICS
 from ternmq_runtime.service import OwnedTasks
 from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.scripted_scans import ScriptedClient
 
 SILENT, SOUND = Address("silent", 9876), Address("sound", 9876)
-UNTAUGHT = Address("untaught", 9876)
+UNTAUGHT, YOUNG = Address("untaught", 9876), Address("young", 9876)
 
 
 class FakeConnection:
-    """To a NameServer that is silent, has not learnt its users, or knows no topic."""
+    """To a NameServer that is silent, has not learnt its users, or knows no topic or no broker."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -39,6 +40,9 @@ class FakeConnection:
     async def call(self, rpc: Any, request: Any, *, timeout_s: float) -> Any:
         if self.address == UNTAUGHT:
             raise refusal(ResponseCode.SYSTEM_ERROR, "users exist, and nobody tells them")
+        if rpc is GET_CLUSTER:
+            known = () if self.address == YOUNG else (BrokerPb(cluster="c", broker_name="b"),)
+            return nameserver.GetClusterReply(brokers=known)
         if rpc is GET_TOPIC_ROUTE:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, request.topic)
         if self.address == SOUND:
@@ -107,5 +111,20 @@ def test_nameserver_that_knows_no_users_is_passed_over() -> None:
                 await asked.call(LIST_TOPICS, nameserver.ListTopicsRequest())
             with pytest.raises(RefusedError, match="nobody tells them"):
                 await asked.topic_route("orders")
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("first", [YOUNG, UNTAUGHT])
+def test_brokers_are_those_of_a_nameserver_that_knows_some(first: Address) -> None:
+    async def main() -> None:
+        async with nameservers(first, SOUND) as asked:
+            (found,) = await asked.brokers()
+            assert found.broker_name == "b"
+        async with nameservers(YOUNG, UNTAUGHT) as asked:
+            assert await asked.brokers() == []
+        async with nameservers(UNTAUGHT) as asked:
+            with pytest.raises(RefusedError, match="nobody tells them"):
+                await asked.brokers()
 
     run_in_virtual_time(main())
