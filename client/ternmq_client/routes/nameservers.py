@@ -221,6 +221,7 @@ class NameServers:
                 failures.append(error)
                 break
             address = self._current = connection.address
+            left = tuple(other for other in left if other != address)
             try:
                 return await connection.call(
                     rpc, request, timeout_s=self._request_timeout_s
@@ -230,18 +231,15 @@ class NameServers:
                 if error.code not in KNOWS_NO_USERS:
                     return answer
                 refused = refused or answer
-                left = tuple(other for other in left if other != address)
             except TransportError as error:
                 logger.warning("nameserver gave no answer address=%s error=%s", address, error)
                 failures.append(error)
                 await self._forget(connection)
-                left = tuple(other for other in left if other != address)
             except ClosedError as error:
                 if self._is_closed:
                     raise
                 # Another request without an answer has closed the connection.
                 failures.append(ConnectionLost(str(error)))
-                left = tuple(other for other in left if other != address)
         if refused is not None:
             return refused
         unreachable = Unreachable(f"no nameserver answers: {'; '.join(map(str, failures))}")
