@@ -1,0 +1,30 @@
+"""Metrics as the parsers of Prometheus read them."""
+
+from typing import Any, NamedTuple
+
+from prometheus_client import parser
+from prometheus_client.openmetrics import parser as openmetrics_parser
+
+
+class Sample(NamedTuple):
+    """One line of a scrape."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+    kind: str
+    """Kind of its family."""
+
+
+def parsed(text: str, *, is_openmetrics: bool = False) -> list[Sample]:
+    """Return the samples of a scrape.
+
+    Raises:
+        ValueError: The text does not keep to its format.
+    """
+    reader: Any = openmetrics_parser if is_openmetrics else parser
+    return [
+        Sample(sample.name, sample.labels, sample.value, family.type)
+        for family in reader.text_string_to_metric_families(text)
+        for sample in family.samples
+    ]

@@ -1,0 +1,21 @@
+"""Counts of histograms."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_runtime.metrics.families import HistogramCounts
+
+BOUNDS = (1.0, 2.5, 10.0)
+
+
+@given(st.lists(st.tuples(st.floats(0, 20), st.integers(1, 5))))
+def test_counts_are_those_at_or_below_each_bound(observed: list[tuple[float, int]]) -> None:
+    counts = HistogramCounts(BOUNDS)
+    for value, count in observed:
+        counts.observe(value, count)
+    *buckets, total = counts.values()
+    assert buckets == [
+        sum(count for value, count in observed if value <= bound)
+        for bound in (*BOUNDS, float("inf"))
+    ]
+    assert total == sum(value * count for value, count in observed)
