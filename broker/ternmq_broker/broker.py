@@ -17,6 +17,8 @@ from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Identity, Listener
 from ternmq_runtime.clock import rest
 from ternmq_runtime.lifecycle import Lifecycle
+from ternmq_runtime.metrics.port import Scrape
+from ternmq_runtime.metrics.scrape import LabelValues
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, RealFileSystem
@@ -107,6 +109,23 @@ class Broker(Lifecycle):
         if not self._is_open:
             raise ClosedError(f"broker {self.name} does not serve")
         return self._listen
+
+    @property
+    def node(self) -> LabelValues:
+        """Cluster, type and name of the broker: the labels of its metrics."""
+        return self._config.cluster, "broker", self.name
+
+    @property
+    def unready(self) -> str:
+        """Reason for which the broker does not serve clients; empty = it does."""
+        if self._leaving.is_set():
+            return f"broker {self.name} stops"
+        if self._term is None or not self._term.is_serving:
+            return f"broker {self.name} is not registered: it starts, or waits for a confirmation"
+        return ""
+
+    async def collect(self, scrape: Scrape) -> None:
+        """Add the metrics of the broker, with rests. It need not serve."""
 
     def stop_waiting(self) -> None:
         """End serving soon: entering returns at once, and leaving is quick. Safe to repeat.

@@ -15,6 +15,8 @@ from ternmq_nameserver.route_table import RouteTable
 from ternmq_nameserver.service import NameServerService
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
+from ternmq_runtime.metrics.port import Scrape
+from ternmq_runtime.metrics.scrape import LabelValues
 from ternmq_runtime.service import Job, JobRunner
 from ternmq_security.access_control import AccessControl
 from ternmq_security.access_store import FILE_NAME as ACCESS_FILE
@@ -56,6 +58,20 @@ class NameServer(Lifecycle):
         if self._server is None:
             raise ClosedError("the NameServer is not serving")
         return self._server.address
+
+    @property
+    def node(self) -> LabelValues:
+        """Type and address of the NameServer, and no cluster: the labels of its metrics."""
+        address = self._config.listen_address if self._server is None else self._server.address
+        return "", "nameserver", str(address)
+
+    @property
+    def unready(self) -> str:
+        """Reason for which the NameServer does not serve clients; empty = it does."""
+        return "the NameServer does not listen" if self._server is None else ""
+
+    async def collect(self, scrape: Scrape) -> None:
+        """Add the metrics of the NameServer. It need not serve."""
 
     async def _open(self, stack: AsyncExitStack) -> None:
         config, env = self._config, self._env

@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import dataclasses
 import errno
+import logging
 import os
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import click
 
@@ -17,7 +18,7 @@ from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_console.cli.exit_codes import errors_as_exits, first_cause
 from ternmq_console.cli.options import HEALTH_VARIABLE
 from ternmq_console.cli.output import print_lines
-from ternmq_model.address import Address, is_unspecified
+from ternmq_model.address import Address, is_loopback, is_unspecified
 from ternmq_model.default_nameserver import NAMESERVER_VARIABLE
 from ternmq_model.errors import CannotListen, SettingsError, TernError
 from ternmq_nameserver.config import NameServerConfig
@@ -28,6 +29,9 @@ from ternmq_remoting.system_environment import system_environment
 from ternmq_remoting.tls import CREDENTIALS_VARIABLE, ClientAuth, TlsConfig
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.logs import LoggingSettings, configure_logging
+from ternmq_runtime.metrics.config import MetricsConfig
+from ternmq_runtime.metrics.port import Scrape, ScrapedProcess, metrics_port
+from ternmq_runtime.metrics.scrape import LabelValues
 from ternmq_runtime.service import run_until_signalled
 from ternmq_runtime.settings.loader import LoadedSettings, load_settings
 from ternmq_security.audit.audit_config import AuditConfig
@@ -37,6 +41,8 @@ from ternmq_store.config import StoreConfig
 if TYPE_CHECKING:
     from ternmq_broker.broker import Broker
 
+logger = logging.getLogger(__name__)
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 SECTIONS: Final = {
@@ -44,6 +50,7 @@ SECTIONS: Final = {
     "broker": BrokerConfig,
     "store": StoreConfig,
     "logging": LoggingSettings,
+    "metrics": MetricsConfig,
     "network": NetworkConfig,
     "tls": TlsConfig,
     "audit": AuditConfig,
@@ -68,13 +75,37 @@ class DevServices(Lifecycle):
         self._sections = dev_sections(settings)
         self._env = env
 
+        self._begun: list[ScrapedProcess] = []
+
+    @property
+    def node(self) -> LabelValues:
+        """Cluster, type and name of the broker, whose process it is."""
+        broker = self._sections[1]
+        return broker.cluster, "broker", broker.name
+
+    @property
+    def unready(self) -> str:
+        """Reason for which one of the two does not serve clients; empty = both do."""
+        if len(self._begun) < 2:
+            return "the services start"
+        return next(filter(None, (each.unready for each in self._begun)), "")
+
+    async def collect(self, scrape: Scrape) -> None:
+        """Add the series of both."""
+        for each in self._begun:
+            await each.collect(scrape)
+
     async def _open(self, stack: AsyncExitStack) -> None:
         nameserver, broker, store = self._sections
-        self.nameserver = await stack.enter_async_context(NameServer(nameserver, self._env))
+        self.nameserver = NameServer(nameserver, self._env)
+        self._begun = [self.nameserver]
+        await stack.enter_async_context(self.nameserver)
         broker = dataclasses.replace(
             broker, nameservers=(str(own_address(self.nameserver.address)),)
         )
-        self.broker = await stack.enter_async_context(new_broker(broker, store, self._env))
+        self.broker = new_broker(broker, store, self._env)
+        self._begun.append(self.broker)
+        await stack.enter_async_context(self.broker)
 
 
 def own_address(listening: Address) -> Address:
@@ -135,6 +166,8 @@ def hint_at(*options: str) -> Generator[None]:
         if not isinstance(cause, CannotListen) or os.strerror(errno.EADDRINUSE) not in str(cause):
             raise
         hint = f"(choose another: {' / '.join(options)}, 0 = any free)"
+        if str(cause).startswith("metrics.port"):
+            hint = "(choose another: --metrics-port, 0 = none)"
         raise CannotListen(f"{cause} {hint}") from error
 
 
@@ -169,6 +202,13 @@ def service_options(*services: str) -> Callable[[F], F]:
             *[f"{service}.listen" for service in services],
             metavar="HOST",
             help="Host to listen on.  [default: 127.0.0.1]",
+        ),
+        setting_option(
+            "--metrics-port",
+            "metrics.port",
+            type=int,
+            metavar="PORT",
+            help="Port of /metrics, /livez and /readyz over HTTP.  [default: 0, none]",
         ),
         setting_option(
             "--tls-cert", "tls.cert", metavar="FILE", help="Certificate of the service, as PEM."
@@ -303,7 +343,11 @@ def _broker_address(service: "Broker", settings: LoadedSettings) -> list[str]:
     return [f"broker {settings[BrokerConfig].name} {service.address}"]
 
 
-ServiceT = TypeVar("ServiceT", bound=AbstractAsyncContextManager[Any])
+class ScrapedService(ScrapedProcess, AbstractAsyncContextManager[Any], Protocol):
+    """Service of a process, whose metrics its port shows."""
+
+
+ServiceT = TypeVar("ServiceT", bound=ScrapedService)
 
 
 def _serve(
@@ -326,15 +370,30 @@ def _serve(
         configure_logging(settings[LoggingSettings])
 
         async def serve() -> int:
-            ports = settings[NetworkConfig]
+            network, metrics = settings[NetworkConfig], settings[MetricsConfig]
             async with (
-                system_environment(config=ports, tls=settings[TlsConfig]) as process,
+                system_environment(config=network, tls=settings[TlsConfig]) as process,
                 audited(settings[AuditConfig], process) as env,
             ):
                 service = make(settings, env)
-                return await run_until_signalled(
-                    service, on_ready=lambda: print_lines(addresses(service, settings))
-                )
+                async with metrics_port(metrics, service) as scraped:
+                    if scraped is not None and not network.insecure:
+                        warn_of_readers(scraped)
+                    shown = [] if scraped is None else [f"metrics {scraped}"]
+                    return await run_until_signalled(
+                        service,
+                        on_ready=lambda: print_lines([*addresses(service, settings), *shown]),
+                    )
 
         with hint_at(*ports):
             sys.exit(asyncio.run(serve()))
+
+
+def warn_of_readers(scraped: Address) -> None:
+    """Log who may read the metrics, unless the port is of this machine alone."""
+    if not is_loopback(scraped.host):
+        logger.warning(
+            "the metrics port listens on %s without TLS and users: who has a way to it may read"
+            " the names of topics and groups",
+            scraped,
+        )

@@ -1,5 +1,6 @@
 """What `ternmq dev` makes of its settings."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,9 +8,15 @@ import pytest
 from click.testing import CliRunner
 
 from ternmq_console.main import ternmq
-from ternmq_console.services.commands import SECTIONS, dev_sections, own_address
+from ternmq_console.services.commands import (
+    SECTIONS,
+    dev_sections,
+    hint_at,
+    own_address,
+    warn_of_readers,
+)
 from ternmq_model.address import Address
-from ternmq_model.errors import SettingsError
+from ternmq_model.errors import CannotListen, SettingsError
 from ternmq_runtime.settings.loader import LoadedSettings, load_settings
 
 
@@ -79,3 +86,28 @@ def test_senseless_broker_role_is_refused(words: str, says: str, tmp_path: Path)
     done = CliRunner().invoke(ternmq, told)
     assert done.exit_code == 2
     assert says in done.output
+
+
+@pytest.mark.parametrize(
+    ("host", "warns"), [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True), ("mq", True)]
+)
+def test_metrics_port_beyond_its_machine_is_warned_of(
+    host: str, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        warn_of_readers(Address(host, 9090))
+    assert ("without TLS and users" in caplog.text) is warns
+
+
+@pytest.mark.parametrize(
+    ("setting", "hint"),
+    [
+        ("", "(choose another: --port-broker, 0 = any free)"),
+        ("metrics.port: ", "(choose another: --metrics-port, 0 = none)"),
+    ],
+)
+def test_taken_port_is_answered_with_its_option(setting: str, hint: str) -> None:
+    error = CannotListen(f"{setting}cannot listen on 127.0.0.1:1: Address already in use")
+    with pytest.raises(CannotListen) as refused, hint_at("--port-broker"):
+        raise error
+    assert str(refused.value) == f"{error} {hint}"
