@@ -15,6 +15,7 @@ from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Identity, Listener
+from ternmq_remoting.service_metrics import add_service
 from ternmq_runtime.clock import rest
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.metrics.port import Scrape
@@ -126,6 +127,7 @@ class Broker(Lifecycle):
 
     async def collect(self, scrape: Scrape) -> None:
         """Add the metrics of the broker, with rests. It need not serve."""
+        add_service(scrape, self.node, self._env.rpc_latencies, self._listener)
 
     def stop_waiting(self) -> None:
         """End serving soon: entering returns at once, and leaving is quick. Safe to repeat.

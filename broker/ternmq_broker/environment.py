@@ -65,6 +65,7 @@ def broker_environment(
         processes=env.processes,
         safeguards=env.safeguards,
         on_security_event=env.on_security_event,
+        rpc_latencies=env.rpc_latencies,
         live=live,
         is_slave=is_slave,
         store=store,

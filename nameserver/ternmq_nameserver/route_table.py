@@ -13,7 +13,7 @@ Three rules protect a new broker from an old one:
 Source: RocketMQ `RouteInfoManager`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -267,6 +267,16 @@ class RouteTable:
             return (self._broker_data(broker_name),) if broker_name in self._brokers else ()
         brokers = map(self._broker_data, self._brokers)
         return tuple(sorted(brokers, key=lambda data: (data.cluster, data.broker_name)))
+
+    def members(self) -> Iterator[tuple[str, str, Collection[int]]]:
+        """Yield the cluster, the name and the registered ids of each broker name."""
+        for name, broker in self._brokers.items():
+            yield broker.cluster, name, broker.members.keys()
+
+    @property
+    def topic_count(self) -> int:
+        """Number of topics of all clusters."""
+        return len(self._topics)
 
     def reserved_names(self) -> list[str]:
         """Return the broker names, sorted, with reserved memory and without a member."""

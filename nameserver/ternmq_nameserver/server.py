@@ -11,9 +11,11 @@ from ternmq_nameserver.epoch_store import FILE_NAME as EPOCHS_FILE
 from ternmq_nameserver.epoch_store import EpochStore
 from ternmq_nameserver.kv_store import FILE_NAME as SETTINGS_FILE
 from ternmq_nameserver.kv_store import KvStore
+from ternmq_nameserver.metrics import add_routes
 from ternmq_nameserver.route_table import RouteTable
 from ternmq_nameserver.service import NameServerService
 from ternmq_remoting.environment import Environment
+from ternmq_remoting.service_metrics import add_service
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.metrics.port import Scrape
 from ternmq_runtime.metrics.scrape import LabelValues
@@ -23,7 +25,9 @@ from ternmq_security.access_store import FILE_NAME as ACCESS_FILE
 from ternmq_security.access_store import AccessFile
 
 if TYPE_CHECKING:
-    from ternmq_remoting.rpc import Server
+    from collections.abc import Sequence
+
+    from ternmq_remoting.rpc import Handler, Listener, Server
 
 
 class NameServer(Lifecycle):
@@ -47,6 +51,8 @@ class NameServer(Lifecycle):
         self._config = config
         self._env = env
         self._server: Server | None = None
+        self._listener: Listener | None = None
+        self._routes: RouteTable | None = None
 
     @property
     def address(self) -> Address:
@@ -72,6 +78,9 @@ class NameServer(Lifecycle):
 
     async def collect(self, scrape: Scrape) -> None:
         """Add the metrics of the NameServer. It need not serve."""
+        add_service(scrape, self.node, self._env.rpc_latencies, self._listener)
+        if self._routes is not None:
+            add_routes(scrape, self.node, self._routes)
 
     async def _open(self, stack: AsyncExitStack) -> None:
         config, env = self._config, self._env
@@ -91,8 +100,9 @@ class NameServer(Lifecycle):
         )
         await access.load()
         users = AccessService(access.store, env.timers)
+        routes = RouteTable(config.registered_bytes_max)
         service = NameServerService(
-            RouteTable(config.registered_bytes_max),
+            routes,
             settings,
             epochs,
             env.clock,
@@ -111,10 +121,13 @@ class NameServer(Lifecycle):
         await access.begin()
         listener = env.network.listener(config.listen_address, plain_port=config.plain_port)
         listener.stays_open = False
-        handlers = access.guarded([*service.handlers(), *users.handlers()])
+        handlers: Sequence[Handler] = access.guarded([*service.handlers(), *users.handlers()])
+        if env.rpc_latencies is not None:
+            handlers = env.rpc_latencies.measured(handlers)
         self._server = await stack.enter_async_context(listener.serve(handlers, gate=access.gate))
         stack.callback(users.close)
+        self._routes, self._listener = routes, listener
         stack.callback(self._forget)
 
     def _forget(self) -> None:
-        self._server = None
+        self._server = self._routes = None

@@ -16,6 +16,9 @@ class TopicIndex:
         self._names: dict[str, set[str]] = {}
         self._sorted: list[str] | None = None
 
+    def __len__(self) -> int:
+        return len(self._names)
+
     def brokers(self, topic: str) -> list[str]:
         """Return the names of the brokers that have a topic, sorted."""
         return sorted(self._names.get(topic, ()))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ternmq_model.clock import SystemTime
 from ternmq_model.queue import MessageQueue
@@ -13,6 +13,9 @@ from ternmq_remoting.security_event import SecurityEvent
 from ternmq_runtime.blocking_pool import Blocking as Blocking
 from ternmq_runtime.processes import Processes
 from ternmq_runtime.timers import LOOP_TIMERS, Timers
+
+if TYPE_CHECKING:
+    from ternmq_remoting.rpc_latency import RpcLatencies
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,6 +62,9 @@ class Environment:
     on_security_event: Callable[[SecurityEvent], None] | None = None
     """Called with each refused attempt, administrative change and new session of a service. None =
     nobody asks for them."""
+
+    rpc_latencies: "RpcLatencies | None" = None
+    """Times of the RPCs of one service; None = nobody asks for metrics."""
 
     on_unanswered: Callable[[str, MessageQueue, int], None] = _ignore
     """Called when a consumer leaves, with its group, a queue and the offset behind the last message

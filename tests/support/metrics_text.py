@@ -1,9 +1,14 @@
 """Metrics as the parsers of Prometheus read them."""
 
+import asyncio
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
+
+from ternmq_runtime.metrics.port import Scrape
+from ternmq_runtime.metrics.scrape import SeriesTable, metrics_text
 
 
 class Sample(NamedTuple):
@@ -28,3 +33,14 @@ def parsed(text: str, *, is_openmetrics: bool = False) -> list[Sample]:
         for family in reader.text_string_to_metric_families(text)
         for sample in family.samples
     ]
+
+
+def samples_of(add: Callable[[Scrape], None]) -> list[Sample]:
+    """Return the samples that `add` adds to a scrape."""
+
+    async def collect() -> str:
+        table = SeriesTable(1_000)
+        add(Scrape(table))
+        return metrics_text(table.end(("", "", "")), is_openmetrics=False)
+
+    return parsed(asyncio.run(collect()))

@@ -290,7 +290,7 @@ class BrokerAssembly:
     def handlers(self) -> Sequence[Handler]:
         """Return the handlers of all services, which check permissions.
 
-        Those of a slave refuse requests for its master.
+        Those of a slave refuse requests for its master. Their times count where metrics are shown.
         """
         handlers = [handler for service in self._services for handler in service.handlers()]
         if self._member.is_slave:
@@ -301,7 +301,8 @@ class BrokerAssembly:
                 broker_id=identity.broker_id,
                 may_be_read=lambda: live.broker.slave_read_enabled,
             )
-        return self.access.guarded(handlers)
+        guarded, latencies = self.access.guarded(handlers), self.env.rpc_latencies
+        return guarded if latencies is None else latencies.measured(guarded)
 
     def jobs(self) -> Sequence[Job]:
         """Return the jobs that run beside the handlers."""

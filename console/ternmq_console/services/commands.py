@@ -25,8 +25,10 @@ from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.network_config import NetworkConfig
+from ternmq_remoting.rpc_latency import RpcLatencies
 from ternmq_remoting.system_environment import system_environment
 from ternmq_remoting.tls import CREDENTIALS_VARIABLE, ClientAuth, TlsConfig
+from ternmq_runtime.clock import SystemClock
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.logs import LoggingSettings, configure_logging
 from ternmq_runtime.metrics.config import MetricsConfig
@@ -103,9 +105,15 @@ class DevServices(Lifecycle):
         broker = dataclasses.replace(
             broker, nameservers=(str(own_address(self.nameserver.address)),)
         )
-        self.broker = new_broker(broker, store, self._env)
+        env = self._env if self._env.rpc_latencies is None else measured(self._env)
+        self.broker = new_broker(broker, store, env)
         self._begun.append(self.broker)
         await stack.enter_async_context(self.broker)
+
+
+def measured(env: Environment) -> Environment:
+    """Return the environment of one service whose metrics are shown."""
+    return dataclasses.replace(env, rpc_latencies=RpcLatencies(SystemClock().monotonic_s))
 
 
 def own_address(listening: Address) -> Address:
@@ -375,7 +383,7 @@ def _serve(
                 system_environment(config=network, tls=settings[TlsConfig]) as process,
                 audited(settings[AuditConfig], process) as env,
             ):
-                service = make(settings, env)
+                service = make(settings, measured(env) if metrics.port else env)
                 async with metrics_port(metrics, service) as scraped:
                     if scraped is not None and not network.insecure:
                         warn_of_readers(scraped)

@@ -44,6 +44,8 @@ def test_topics_and_clusters_are_listed_by_cluster() -> None:
         ("d", "b"),
     ]
     assert [table.clusters(name) for name in ("b", "z")] == [table.clusters()[1:], ()]
+    assert [(*name, [*ids]) for *name, ids in table.members()] == [("d", "b", [0]), ("c", "a", [0])]
+    assert table.topic_count == 2
 
 
 def test_silent_broker_is_dropped_after_its_expiry_and_not_before() -> None:

@@ -12,10 +12,12 @@ def test_topic_is_listed_while_one_broker_has_it() -> None:
     index = index_of(a="tu", b="t")
     assert [index.brokers(topic) for topic in "tuv"] == [["a", "b"], ["a"], []]
     assert index.page("", None) == ["t", "u"]
+    assert len(index) == 2
     index.remove("tu", "a")
     assert (index.brokers("t"), index.page("", None)) == (["b"], ["t"])
     index.remove("t", "b")
     assert index.page("", None) == []
+    assert len(index) == 0
 
 
 def test_pages_go_on_behind_a_topic_that_may_have_gone() -> None:
