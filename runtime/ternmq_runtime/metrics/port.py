@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from ternmq_model.address import Address
@@ -194,9 +195,8 @@ class _HttpServer(ThreadingHTTPServer):
         logger.debug("request failed from=%s", client_address[0], exc_info=True)
 
     def server_bind(self) -> None:
-        # The base looks up its own name, which may wait for a name server.
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
+        # The base looks up its own name besides, which may wait for a name server.
+        TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
 

@@ -173,6 +173,17 @@ async def open_port(config: MetricsConfig) -> Any:
         return address
 
 
+def test_port_opens_again_right_after_its_last_answer() -> None:
+    async def main() -> None:
+        config = MetricsConfig(port=free_port())
+        for _ in range(2):
+            async with metrics_port(config, Process()) as address:
+                assert address is not None
+                assert await get(address, "/livez") == (200, "ok\n")
+
+    asyncio.run(main())
+
+
 def test_port_stays_closed_without_its_setting() -> None:
     async def main() -> None:
         assert await open_port(MetricsConfig()) is None
