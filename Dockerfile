@@ -13,10 +13,11 @@ ENV PATH=/opt/ternmq/bin:$PATH PIP_FIND_LINKS=/src/wheels \
     PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 # What we depend on is a layer of its own: a change of our code does not install it again.
 COPY pyproject.toml wheel[s] wheels/
-# The extra `security` is for `ternmq cert`.
+# The extra `security` is for `ternmq cert`, `metrics` for --metrics-port.
 RUN python -c 'import tomllib; \
 told = tomllib.load(open("wheels/pyproject.toml", "rb"))["project"]; \
-print(*told["dependencies"], *told["optional-dependencies"]["security"], sep="\n")' \
+extras = told["optional-dependencies"]; \
+print(*told["dependencies"], *extras["metrics"], *extras["security"], sep="\n")' \
     > needed && pip install --requirement needed
 COPY . .
 RUN pip install --no-deps .

@@ -223,7 +223,8 @@ def bring_wheels() -> None:
     told = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = told["project"]
     needed = [*told["build-system"]["requires"], *project["dependencies"]]
-    needed += project["optional-dependencies"]["security"]
+    extras = project["optional-dependencies"]
+    needed += [*extras["metrics"], *extras["security"]]
     wheels, note = ROOT / "wheels", json.dumps([version, needed])
     stamp = wheels / "needed.json"
     if stamp.exists() and stamp.read_text() == note:
