@@ -30,6 +30,9 @@ from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting import service_methods
 from ternmq_remoting.converters import topic_config_from_pb
 from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc_latency import RpcLatencies
+from ternmq_runtime.metrics.port import Scrape
+from ternmq_runtime.metrics.scrape import SeriesTable
 from ternmq_testing.memory.inline_blocking import InlineBlocking
 from ternmq_testing.memory.memory_network import MemoryNetwork
 from ternmq_testing.time.virtual_time import VirtualClock
@@ -411,5 +414,39 @@ def test_topics_that_a_broker_told_before_are_neither_converted_nor_checked_agai
             assert await tell("a", "b", "c", counter=3, queues=5) == {"a"}
             assert await tell("b", "c", "d", counter=4) == {"d"}
             assert await tell("a", "b", "c", counter=5) == {"a"}
+
+    run(main)
+
+
+def test_nameserver_shows_its_metrics_while_it_serves() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        async with MemoryNetwork(Random(1)) as network:
+            env = Environment(
+                clock=clock,
+                network=network,
+                random=Random(1),
+                blocking=InlineBlocking(),
+                rpc_latencies=RpcLatencies(clock.monotonic_s),
+            )
+            names = NameServer(NameServerConfig(), env)
+            table = SeriesTable(10)
+
+            async def families() -> list[str]:
+                await names.collect(Scrape(table))
+                return [family.name for family, _ in table.end(names.node)]
+
+            for _ in range(2):
+                assert names.unready == "the NameServer does not listen"
+                assert "ternmq_nameserver_topics" not in await families()
+                async with names:
+                    assert names.unready == ""
+                    assert names.node == ("", "nameserver", str(names.address))
+                    connection = await network.connect([names.address])
+                    request = registration("t")
+                    await connection.call(service_methods.REGISTER_BROKER, request, timeout_s=3)
+                    found = await families()
+                    assert "ternmq_nameserver_brokers" in found
+                    assert "rocketmq_rpc_latency_milliseconds" in found
 
     run(main)

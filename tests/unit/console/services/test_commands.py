@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from ternmq_console.main import ternmq
 from ternmq_console.services.commands import (
     SECTIONS,
+    DevServices,
     dev_sections,
     hint_at,
     own_address,
@@ -86,6 +88,13 @@ def test_senseless_broker_role_is_refused(words: str, says: str, tmp_path: Path)
     done = CliRunner().invoke(ternmq, told)
     assert done.exit_code == 2
     assert says in done.output
+
+
+def test_process_of_dev_has_the_labels_of_its_broker_and_is_unready_before_it_starts() -> None:
+    env: Any = None
+    services = DevServices(loaded("broker.name=b", "broker.cluster=c"), env)
+    assert services.node == ("c", "broker", "b")
+    assert services.unready == "the services start"
 
 
 @pytest.mark.parametrize(
