@@ -27,19 +27,19 @@ class Resolution(Enum):
 
 
 class TransactionState(Enum):
-    """State of a transaction at its broker."""
+    """State of a transaction at its broker.
+
+    Attributes:
+        NOT_FOUND: Unknown transaction: the broker never had it, or has forgotten it.
+        OPEN: Open transaction, whose half message can still be committed.
+        COMMITTED: Committed transaction, whose message is visible to consumers.
+        ROLLED_BACK: Rolled-back transaction, whose message is never visible.
+    """
 
     NOT_FOUND = 0
-    """Unknown transaction: the broker never had it, or has forgotten it."""
-
     OPEN = 1
-    """Open transaction, whose half message can still be committed."""
-
     COMMITTED = 2
-    """Committed transaction, whose message is visible to consumers."""
-
     ROLLED_BACK = 3
-    """Rolled-back transaction, whose message is never visible."""
 
 
 STAGED_QUIET_MS: Final = 180_000

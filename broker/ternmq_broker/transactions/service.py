@@ -18,7 +18,7 @@ from ternmq_broker.transactions.staged_codec import PlainCommit, plain_commit
 from ternmq_broker.transactions.table import EndedTransaction
 from ternmq_model.clock import Clock
 from ternmq_model.errors import ConnectionLost, TernError, invalid
-from ternmq_model.names import check_group
+from ternmq_model.names import HALF_TOPIC, check_group
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution
@@ -88,7 +88,12 @@ class TransactionService:
                 identities = _identities(request)
                 reply = transactions.FindTransactionsReply()
                 try:
-                    reply.states.extend(await self._states_of(identities))
+                    found = await self._located(identities)
+                    states = await self._states_of(found, is_at_work=found is identities)
+                    reply.states.extend(states)
+                    if found is not identities:  # a question of an operator, about a few
+                        pairs = zip(found, states, strict=True)
+                        reply.checks.extend([await self._checks(*each) for each in pairs])
                 except TernError as error:
                     reply.status.CopyFrom(status_of(refusal_from(error)))
                 await stream.write(reply)
@@ -105,14 +110,57 @@ class TransactionService:
             while (request := await stream.read()) is not None:
                 await self.batches.roll_back(request, stream.write)
 
-    async def _states_of(
+    async def _located(
         self, identities: Sequence[TransactionIdentity]
+    ) -> Sequence[TransactionIdentity]:
+        """Return transactions with their places. Cancelling is safe.
+
+        The index has those that a request does not know. A place that it lacks, too, stays unknown:
+        then there is no such transaction.
+
+        Raises:
+            TernError: The disk failed.
+        """
+        missing = [one.message_id for one in identities if one.transaction < 0]
+        if not missing:
+            return identities
+        halves = self.ender.halves
+        end = halves.reader.store.confirm_offset
+        headers = await halves.reader.find_unique(HALF_TOPIC, missing, end=end)
+        places = dict[str, PhysicalOffset]()
+        for message_id, header in headers.items():
+            found = await halves.read(header.physical_offset)
+            if found is not None:
+                places[message_id] = found[0].transaction
+        return [
+            one
+            if one.transaction >= 0
+            else one._replace(transaction=places.get(one.message_id, one.transaction))
+            for one in identities
+        ]
+
+    async def _checks(
+        self, identity: TransactionIdentity, state: transactions.TransactionState
+    ) -> int:
+        """Return the number of questions about an open transaction; 0 for any other."""
+        offset = self.ender.transitions.table.physical_offset_of(identity.transaction)
+        if state != transactions.TRANSACTION_OPEN or offset is None:
+            return 0
+        found = await self.ender.halves.read(offset)
+        return 0 if found is None else found[0].checks
+
+    async def _states_of(
+        self, identities: Sequence[TransactionIdentity], *, is_at_work: bool
     ) -> list[transactions.TransactionState]:
         """Return the states of transactions, once they are safe. Cancelling is safe.
 
         A state waits for a request that works on the transaction's end. A transaction that is
         reported as open counts as worked on from then on: no operator's roll-back comes between
         this answer and its commit.
+
+        Args:
+            identities: Names of the transactions.
+            is_at_work: False for a question of an operator, who commits nothing.
 
         Raises:
             TernError: The broker starts or closes, the disk failed, records are not confirmed in
@@ -126,7 +174,7 @@ class TransactionService:
         states: dict[int, transactions.TransactionState] = {}
         over: list[int] = []
         for index, one in enumerate(identities):
-            state = await self._state_of_open(one)
+            state = await self._state_of_open(one, is_at_work=is_at_work)
             if index % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
                 await yield_to_requests()
             if state is None:
@@ -147,7 +195,7 @@ class TransactionService:
         return [states[index] for index in range(len(identities))]
 
     async def _state_of_open(
-        self, identity: TransactionIdentity
+        self, identity: TransactionIdentity, *, is_at_work: bool
     ) -> transactions.TransactionState | None:
         """Return the state of an open transaction; None when it has ended, perhaps meanwhile."""
         table, transaction = self.ender.transitions.table, identity.transaction
@@ -160,7 +208,8 @@ class TransactionService:
             elif found is None or not self.ender.topics.is_there(found.topic, read):
                 return transactions.TRANSACTION_NOT_FOUND
             else:
-                table.work_on(found.staged_for, now_ms=self.clock.monotonic_ms())
+                if is_at_work:
+                    table.work_on(found.staged_for, now_ms=self.clock.monotonic_ms())
                 return transactions.TRANSACTION_OPEN
         return None
 

@@ -8,12 +8,14 @@ from typing import Final
 
 from ternmq_client.admin.admin_calls import AdminCalls
 from ternmq_client.admin.descriptions import BrokerList, require_all
-from ternmq_model.errors import RequestTimedOut, TernError, Unreachable, UsageError
+from ternmq_model.errors import RequestTimedOut, TernError, Unreachable, UsageError, refusal
+from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData
-from ternmq_model.transaction import check_not_in_use, is_in_use
+from ternmq_model.transaction import TransactionState, check_not_in_use, is_in_use
 from ternmq_protos.v1 import transactions_pb2 as transactions
+from ternmq_remoting.converters import error_of
 from ternmq_remoting.rpc import Connection, Rep, Req, StreamRpc
-from ternmq_remoting.service_methods import LIST_TRANSACTIONS, ROLL_BACK_STAGED
+from ternmq_remoting.service_methods import FIND_TRANSACTIONS, LIST_TRANSACTIONS, ROLL_BACK_STAGED
 
 _PAGE_TIMEOUT_S: Final = 30.0
 """Timeout of each reply, which the broker may read from a slow disk, s."""
@@ -78,6 +80,23 @@ class StagedRollback:
     """Number of messages that were committed or deleted before."""
 
 
+@dataclass(frozen=True, slots=True)
+class TransactionView:
+    """State of one transaction at the broker that has its half message."""
+
+    broker_name: str
+    """Name of the broker."""
+
+    group: str
+    """Name of the producer group."""
+
+    state: TransactionState
+    """State; never `NOT_FOUND`."""
+
+    checks: int
+    """Number of times that the broker asked a producer about the open transaction."""
+
+
 class TransactionAdmin(AdminCalls):
     """Calls about open transactions. Masters alone know them."""
 
@@ -117,6 +136,38 @@ class TransactionAdmin(AdminCalls):
             return found
 
         asked = await self._ask_each(listed, brokers=brokers)
+        return BrokerList(chain.from_iterable(asked.answers), asked.unreachable)
+
+    async def transaction_views(
+        self, message_id: str, groups: Collection[str]
+    ) -> BrokerList[TransactionView]:
+        """Return the states of the transactions whose half message has a unique key.
+
+        Brokers find the half message by their index, and do not know it without one.
+
+        Args:
+            message_id: Unique key of the message.
+            groups: Names of producer groups, one of which sent the half message.
+
+        Raises:
+            RefusedError: BROKER_NOT_EXIST: no broker is registered; or the first refusal, when no
+                broker answers.
+            Unreachable: No broker answers; names each.
+        """
+
+        async def found(data: BrokerData, connection: Connection) -> list[TransactionView]:
+            views: list[TransactionView] = []
+            for group in groups:
+                request = transactions.FindTransactionsRequest(
+                    producer_group=group, transaction_offsets=[-1], message_ids=[message_id]
+                )
+                async for reply in _replies(connection, FIND_TRANSACTIONS, request):
+                    if reply.status.code:
+                        raise error_of(reply.status, data.broker_name)
+                    views += _views(reply, data.broker_name, group)
+            return views
+
+        asked = await self._ask_each(found)
         return BrokerList(chain.from_iterable(asked.answers), asked.unreachable)
 
     async def roll_back_staged(
@@ -216,6 +267,22 @@ async def _replies(
         ) from None
     finally:
         stream.cancel()
+
+
+def _views(
+    reply: transactions.FindTransactionsReply, broker_name: str, group: str
+) -> list[TransactionView]:
+    """Return the transactions in an answer that there are."""
+    checks = reply.checks or [0] * len(reply.states)
+    known = {each.value for each in TransactionState}
+    if unknown := [each for each in reply.states if each not in known]:
+        remark = f"transaction state {unknown[0]} is unknown here"
+        raise refusal(ResponseCode.SYSTEM_ERROR, remark, broker_name)
+    return [
+        TransactionView(broker_name, group, TransactionState(state), count)
+        for state, count in zip(reply.states, checks, strict=False)
+        if state != TransactionState.NOT_FOUND.value
+    ]
 
 
 def _open(broker_name: str, batch: transactions.OpenBatch) -> OpenBatch:

@@ -25,17 +25,17 @@ _sym_db = _symbol_database.Default()
 from ternmq_protos.v1 import common_pb2 as ternmq_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cternmq/v1/transactions.proto\x12\tternmq.v1\x1a\x16ternmq/v1/common.proto\"\xad\x01\n\x15\x45ndTransactionRequest\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x12\n\nmessage_id\x18\x03 \x01(\t\x12\x1a\n\x12transaction_offset\x18\x04 \x01(\x03\x12)\n\nresolution\x18\x05 \x01(\x0e\x32\x15.ternmq.v1.Resolution\x12\x12\n\nfrom_check\x18\x06 \x01(\x08\"`\n\x13\x45ndTransactionReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\"P\n\x16\x45ndTransactionsRequest\x12\x36\n\x0ctransactions\x18\x01 \x03(\x0b\x32 .ternmq.v1.EndTransactionRequest\"H\n\x14\x45ndTransactionsReply\x12\x30\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1e.ternmq.v1.EndTransactionReply\"c\n\x17\x46indTransactionsRequest\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\x1b\n\x13transaction_offsets\x18\x02 \x03(\x03\x12\x13\n\x0bmessage_ids\x18\x03 \x03(\t\"g\n\x15\x46indTransactionsReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12+\n\x06states\x18\x02 \x03(\x0e\x32\x1b.ternmq.v1.TransactionState\"-\n\x17ListTransactionsRequest\x12\x12\n\nstaged_for\x18\x01 \x01(\t\">\n\x15ListTransactionsReply\x12%\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x14.ternmq.v1.OpenBatch\"\x8b\x01\n\tOpenBatch\x12\x12\n\nstaged_for\x18\x01 \x01(\t\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\r\n\x05\x63ount\x18\x04 \x01(\x03\x12\x11\n\toldest_ms\x18\x05 \x01(\x03\x12\x10\n\x08quiet_ms\x18\x06 \x01(\x03\x12\x0f\n\x07left_ms\x18\x07 \x01(\x03\":\n\x15RollBackStagedRequest\x12\x12\n\nstaged_for\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\"A\n\x13RollBackStagedReply\x12\x13\n\x0brolled_back\x18\x01 \x01(\x03\x12\x15\n\ralready_ended\x18\x02 \x01(\x03*3\n\nResolution\x12\x0b\n\x07UNKNOWN\x10\x00\x12\n\n\x06\x43OMMIT\x10\x01\x12\x0c\n\x08ROLLBACK\x10\x02*{\n\x10TransactionState\x12\x19\n\x15TRANSACTION_NOT_FOUND\x10\x00\x12\x14\n\x10TRANSACTION_OPEN\x10\x01\x12\x19\n\x15TRANSACTION_COMMITTED\x10\x02\x12\x1b\n\x17TRANSACTION_ROLLED_BACK\x10\x03\x32\xd1\x03\n\x0cTransactions\x12R\n\x0e\x45ndTransaction\x12 .ternmq.v1.EndTransactionRequest\x1a\x1e.ternmq.v1.EndTransactionReply\x12Y\n\x0f\x45ndTransactions\x12!.ternmq.v1.EndTransactionsRequest\x1a\x1f.ternmq.v1.EndTransactionsReply(\x01\x30\x01\x12\\\n\x10\x46indTransactions\x12\".ternmq.v1.FindTransactionsRequest\x1a .ternmq.v1.FindTransactionsReply(\x01\x30\x01\x12\\\n\x10ListTransactions\x12\".ternmq.v1.ListTransactionsRequest\x1a .ternmq.v1.ListTransactionsReply(\x01\x30\x01\x12V\n\x0eRollBackStaged\x12 .ternmq.v1.RollBackStagedRequest\x1a\x1e.ternmq.v1.RollBackStagedReply(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cternmq/v1/transactions.proto\x12\tternmq.v1\x1a\x16ternmq/v1/common.proto\"\xad\x01\n\x15\x45ndTransactionRequest\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x12\n\nmessage_id\x18\x03 \x01(\t\x12\x1a\n\x12transaction_offset\x18\x04 \x01(\x03\x12)\n\nresolution\x18\x05 \x01(\x0e\x32\x15.ternmq.v1.Resolution\x12\x12\n\nfrom_check\x18\x06 \x01(\x08\"`\n\x13\x45ndTransactionReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\"P\n\x16\x45ndTransactionsRequest\x12\x36\n\x0ctransactions\x18\x01 \x03(\x0b\x32 .ternmq.v1.EndTransactionRequest\"H\n\x14\x45ndTransactionsReply\x12\x30\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1e.ternmq.v1.EndTransactionReply\"c\n\x17\x46indTransactionsRequest\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\x1b\n\x13transaction_offsets\x18\x02 \x03(\x03\x12\x13\n\x0bmessage_ids\x18\x03 \x03(\t\"w\n\x15\x46indTransactionsReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12+\n\x06states\x18\x02 \x03(\x0e\x32\x1b.ternmq.v1.TransactionState\x12\x0e\n\x06\x63hecks\x18\x03 \x03(\x05\"-\n\x17ListTransactionsRequest\x12\x12\n\nstaged_for\x18\x01 \x01(\t\">\n\x15ListTransactionsReply\x12%\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x14.ternmq.v1.OpenBatch\"\x8b\x01\n\tOpenBatch\x12\x12\n\nstaged_for\x18\x01 \x01(\t\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\r\n\x05\x63ount\x18\x04 \x01(\x03\x12\x11\n\toldest_ms\x18\x05 \x01(\x03\x12\x10\n\x08quiet_ms\x18\x06 \x01(\x03\x12\x0f\n\x07left_ms\x18\x07 \x01(\x03\":\n\x15RollBackStagedRequest\x12\x12\n\nstaged_for\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\"A\n\x13RollBackStagedReply\x12\x13\n\x0brolled_back\x18\x01 \x01(\x03\x12\x15\n\ralready_ended\x18\x02 \x01(\x03*3\n\nResolution\x12\x0b\n\x07UNKNOWN\x10\x00\x12\n\n\x06\x43OMMIT\x10\x01\x12\x0c\n\x08ROLLBACK\x10\x02*{\n\x10TransactionState\x12\x19\n\x15TRANSACTION_NOT_FOUND\x10\x00\x12\x14\n\x10TRANSACTION_OPEN\x10\x01\x12\x19\n\x15TRANSACTION_COMMITTED\x10\x02\x12\x1b\n\x17TRANSACTION_ROLLED_BACK\x10\x03\x32\xd1\x03\n\x0cTransactions\x12R\n\x0e\x45ndTransaction\x12 .ternmq.v1.EndTransactionRequest\x1a\x1e.ternmq.v1.EndTransactionReply\x12Y\n\x0f\x45ndTransactions\x12!.ternmq.v1.EndTransactionsRequest\x1a\x1f.ternmq.v1.EndTransactionsReply(\x01\x30\x01\x12\\\n\x10\x46indTransactions\x12\".ternmq.v1.FindTransactionsRequest\x1a .ternmq.v1.FindTransactionsReply(\x01\x30\x01\x12\\\n\x10ListTransactions\x12\".ternmq.v1.ListTransactionsRequest\x1a .ternmq.v1.ListTransactionsReply(\x01\x30\x01\x12V\n\x0eRollBackStaged\x12 .ternmq.v1.RollBackStagedRequest\x1a\x1e.ternmq.v1.RollBackStagedReply(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ternmq.v1.transactions_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RESOLUTION']._serialized_start=1083
-  _globals['_RESOLUTION']._serialized_end=1134
-  _globals['_TRANSACTIONSTATE']._serialized_start=1136
-  _globals['_TRANSACTIONSTATE']._serialized_end=1259
+  _globals['_RESOLUTION']._serialized_start=1099
+  _globals['_RESOLUTION']._serialized_end=1150
+  _globals['_TRANSACTIONSTATE']._serialized_start=1152
+  _globals['_TRANSACTIONSTATE']._serialized_end=1275
   _globals['_ENDTRANSACTIONREQUEST']._serialized_start=68
   _globals['_ENDTRANSACTIONREQUEST']._serialized_end=241
   _globals['_ENDTRANSACTIONREPLY']._serialized_start=243
@@ -47,17 +47,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FINDTRANSACTIONSREQUEST']._serialized_start=497
   _globals['_FINDTRANSACTIONSREQUEST']._serialized_end=596
   _globals['_FINDTRANSACTIONSREPLY']._serialized_start=598
-  _globals['_FINDTRANSACTIONSREPLY']._serialized_end=701
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=703
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=748
-  _globals['_LISTTRANSACTIONSREPLY']._serialized_start=750
-  _globals['_LISTTRANSACTIONSREPLY']._serialized_end=812
-  _globals['_OPENBATCH']._serialized_start=815
-  _globals['_OPENBATCH']._serialized_end=954
-  _globals['_ROLLBACKSTAGEDREQUEST']._serialized_start=956
-  _globals['_ROLLBACKSTAGEDREQUEST']._serialized_end=1014
-  _globals['_ROLLBACKSTAGEDREPLY']._serialized_start=1016
-  _globals['_ROLLBACKSTAGEDREPLY']._serialized_end=1081
-  _globals['_TRANSACTIONS']._serialized_start=1262
-  _globals['_TRANSACTIONS']._serialized_end=1727
+  _globals['_FINDTRANSACTIONSREPLY']._serialized_end=717
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=719
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=764
+  _globals['_LISTTRANSACTIONSREPLY']._serialized_start=766
+  _globals['_LISTTRANSACTIONSREPLY']._serialized_end=828
+  _globals['_OPENBATCH']._serialized_start=831
+  _globals['_OPENBATCH']._serialized_end=970
+  _globals['_ROLLBACKSTAGEDREQUEST']._serialized_start=972
+  _globals['_ROLLBACKSTAGEDREQUEST']._serialized_end=1030
+  _globals['_ROLLBACKSTAGEDREPLY']._serialized_start=1032
+  _globals['_ROLLBACKSTAGEDREPLY']._serialized_end=1097
+  _globals['_TRANSACTIONS']._serialized_start=1278
+  _globals['_TRANSACTIONS']._serialized_end=1743
 # @@protoc_insertion_point(module_scope)

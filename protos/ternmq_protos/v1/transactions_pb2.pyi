@@ -77,12 +77,14 @@ class FindTransactionsRequest(_message.Message):
     def __init__(self, producer_group: _Optional[str] = ..., transaction_offsets: _Optional[_Iterable[int]] = ..., message_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FindTransactionsReply(_message.Message):
-    __slots__ = ("status", "states")
+    __slots__ = ("status", "states", "checks")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
+    CHECKS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     states: _containers.RepeatedScalarFieldContainer[TransactionState]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., states: _Optional[_Iterable[_Union[TransactionState, str]]] = ...) -> None: ...
+    checks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., states: _Optional[_Iterable[_Union[TransactionState, str]]] = ..., checks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ListTransactionsRequest(_message.Message):
     __slots__ = ("staged_for",)

@@ -15,7 +15,17 @@ from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
 from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import SMALL_STORE, Client, serving, world
-from tests.support.transactions import COMMIT, begin, bodies_of, end, find, open_producer
+from tests.support.transactions import (
+    COMMIT,
+    ROLLBACK,
+    Begun,
+    begin,
+    bodies_of,
+    end,
+    find,
+    listed,
+    open_producer,
+)
 
 ONE = {"flights": 1}
 OPEN = transactions.TRANSACTION_OPEN
@@ -141,6 +151,32 @@ def test_oversized_or_uneven_query_is_refused() -> None:
             )
             with pytest.raises(RefusedError, match="1 transaction offsets and 0 message ids"):
                 await stream.read()
+
+    run_in_virtual_time(main())
+
+
+def test_transaction_is_found_by_its_key_without_its_place() -> None:
+    async def main() -> None:
+        async with serving(topics=ONE) as (_, client):
+            await open_producer(client)
+            one, two, three = await begin(client, b"1", b"2", b"3", immunity_s=60)
+            (staged,) = await begin(client, b"4", staged_for="q/1", immunity_s=2_000)
+            await end(client, one.end(COMMIT), two.end(ROLLBACK))
+            asked = [replace(each, offset=-1) for each in (one, two, three, staged)]
+            states = [transactions.TRANSACTION_COMMITTED, ROLLED_BACK, OPEN, OPEN]
+            found = await find(client, *asked)
+            assert list(found.states) == states
+            assert list(found.checks) == [0, 0, 0, 0]
+            assert list((await find(client, one, three)).checks) == []
+            await asyncio.sleep(100)
+            found = await find(client, *asked, Begun("flights", "nobody", -1))
+            assert list(found.states) == [*states, NOT_FOUND]
+            (*ended, checks, of_staged, missing) = found.checks
+            assert (ended, of_staged, missing) == ([0, 0], 0, 0)
+            assert checks > 0
+            assert list((await find(client, *asked, group="others")).states) == [NOT_FOUND] * 4
+            (batch,) = await listed(client, "q/1")
+            assert batch.quiet_ms >= 100_000, "a look does not keep operators from a roll-back"
 
     run_in_virtual_time(main())
 
