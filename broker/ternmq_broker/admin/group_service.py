@@ -349,7 +349,7 @@ def _member(session: ClientSession, group: str) -> admin.GroupMember:
             subscriptions=[
                 {
                     "topic": each.topic,
-                    "expression_type": "TAG",
+                    "expression_type": each.expression_type,
                     "expression": each.expression,
                     "version_ms": each.version_ms,
                 }

@@ -157,6 +157,12 @@ class GroupMember:
     connected_at_ms: int
     """Start of the client's session, Unix milliseconds."""
 
+    sql_topics: frozenset[str] = frozenset()
+    """Topics whose expressions are SQL92 conditions; the others are tags."""
+
+    is_broadcasting: bool = False
+    """True for a member that gets all messages and keeps its offsets itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProducerMember:

@@ -33,8 +33,9 @@ from ternmq_model.offsets import OFFSET_MAX
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData
+from ternmq_model.subscription import SQL92
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_protos.v1.groups_pb2 import RunningState
+from ternmq_protos.v1.groups_pb2 import BROADCASTING, RunningState
 from ternmq_remoting.converters import group_settings_from_pb, group_settings_to_pb
 from ternmq_remoting.pagination import pages
 from ternmq_remoting.rpc import Connection
@@ -348,6 +349,8 @@ def _description(
             one.address,
             tuple((sub.topic, sub.expression) for sub in one.group.subscriptions),
             one.connected_at_ms,
+            frozenset(sub.topic for sub in one.group.subscriptions if sub.expression_type == SQL92),
+            one.group.model == BROADCASTING,
         )
         for _, reply in replies
         for one in reply.members
