@@ -223,6 +223,7 @@ ternmq = LazyGroup(
             "Send lines of standard input as messages.",
         ),
         "consume": (".message.consume:consume", "Print new messages as they arrive."),
+        "explain": (".message.explain:explain", "Show the life of one message."),
         **{one.name or "": (f".main:{one.name}", one.help or "") for one in _GROUPS},
     },
     hidden=".aliases:command",

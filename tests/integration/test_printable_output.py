@@ -70,6 +70,7 @@ ASKING: Final[Mapping[Words, Words]] = {
     ("transaction", "list"): (),
     ("transaction", "rollback"): ("--query", "Q", "--force", "--yes"),
     ("message", "trace"): ("K",),
+    ("explain",): ("K",),
     ("message", "send"): ("T", "--body", HOSTILE),
     ("offset", "show"): ("G",),
     ("offset", "skip"): ("G", "T"),

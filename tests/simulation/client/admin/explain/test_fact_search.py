@@ -1,0 +1,300 @@
+"""Lives of messages on a simulated cluster, as an administrator is told about them."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection
+from contextlib import asynccontextmanager
+
+import pytest
+
+from ternmq_client.admin.admin_client import AdminClient
+from ternmq_client.admin.explain.fact_search import find_by_key, find_facts
+from ternmq_client.admin.explain.group_progress import GroupState
+from ternmq_client.admin.explain.story import MessageStory, story_of
+from ternmq_client.config import ClientConfig
+from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.push.push_consumer import PushConsumer
+from ternmq_model.errors import MessageNotFound, UsageError
+from ternmq_model.message import Message, SendResult
+from ternmq_model.stored_message import StoredMessage
+from ternmq_model.subscription import Expression, sql
+from ternmq_model.transaction import Resolution
+from ternmq_producer.transactions.transaction_producer import TransactionProducer
+from ternmq_testing.time.virtual_time import run_in_virtual_time
+from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
+
+FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
+TRACED = ClientConfig(nameservers=(NAMESERVER,), trace=True)
+
+
+@asynccontextmanager
+async def consuming(
+    cluster: SimulatedCluster,
+    group: str,
+    *,
+    fails: int = 0,
+    wants: str | Expression = "*",
+    config: PushConsumerConfig = FIRST,
+    client: ClientConfig | None = None,
+) -> AsyncGenerator[list[StoredMessage]]:
+    """Run a consumer of `orders` that fails so often, and yield what it gets."""
+    got: list[StoredMessage] = []
+
+    async def take(message: StoredMessage) -> bool:
+        got.append(message)
+        return len(got) > fails
+
+    consumer = PushConsumer(
+        group,
+        {"orders": wants},
+        listener=take,
+        config=config,
+        client=client or ClientConfig(nameservers=(NAMESERVER,)),
+        env=cluster.environment(f"consumer-{group}"),
+    )
+    async with consumer:
+        yield got
+
+
+async def send(cluster: SimulatedCluster, *messages: Message) -> list[SendResult]:
+    """Send messages to one queue of `orders`, in order."""
+    await cluster.put_topic("orders", 1)
+    async with cluster.producer() as producer:
+        return [await producer.send(one) for one in messages]
+
+
+async def told(
+    cluster: SimulatedCluster,
+    message_id: str,
+    *,
+    groups: Collection[str] = (),
+    producer_groups: Collection[str] = (),
+) -> MessageStory:
+    async with AdminClient(nameserver=NAMESERVER, env=cluster.environment("tool")) as admin:
+        facts = await find_facts(
+            admin,
+            message_id,
+            asked_at_ms=cluster.now_ms(),
+            groups=groups,
+            producer_groups=producer_groups,
+        )
+    return story_of(facts)
+
+
+def states(story: MessageStory) -> dict[str, GroupState]:
+    return {one.group: one.state for one in story.groups}
+
+
+def has(lines: Collection[str], *parts: str) -> bool:
+    return any(all(part in line for part in parts) for line in lines)
+
+
+def test_sent_message_is_stored_readable_and_of_no_group() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=["a"]) as cluster:
+            (sent,) = await send(cluster, Message("orders", b"x"))
+            await asyncio.sleep(1)
+            story = await told(cluster, sent.message_id)
+            assert story.topics == ("orders",)
+            assert has([one.text for one in story.events], "stored in orders queue 0 on a")
+            assert has(story.storage, "consumers can read it")
+            assert has(story.storage, "not replicated")
+            assert not story.groups
+            assert story == await told(cluster, sent.offset_message_id)
+            assert states(await told(cluster, sent.message_id, groups=["G"])) == {
+                "G": GroupState.UNSUBSCRIBED
+            }
+
+    run_in_virtual_time(main())
+
+
+def test_message_is_done_for_one_group_and_waits_for_another_or_is_filtered() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=["a"]) as cluster:
+            (sent,) = await send(
+                cluster, Message("orders", b"x", tags="new", properties={"n": "3"})
+            )
+            async with (
+                consuming(cluster, "done") as got,
+                consuming(cluster, "tags", wants="old"),
+                consuming(cluster, "few", wants=sql("n > 5")),
+                consuming(cluster, "many", wants=sql("n > 2")) as many,
+                consuming(cluster, "stuck", fails=99) as stuck,
+            ):
+                while not (got and many and stuck):
+                    await asyncio.sleep(1)
+                await asyncio.sleep(30)
+                story = await told(cluster, sent.message_id)
+            assert states(story) == {
+                "done": GroupState.DONE,
+                "few": GroupState.FILTERED,
+                "many": GroupState.DONE,
+                "stuck": GroupState.RETRYING,
+                "tags": GroupState.FILTERED,
+            }
+            (few,) = [one for one in story.groups if one.group == "few"]
+            assert has(few.evidence, "SQL92 'n > 5' excludes it")
+
+    run_in_virtual_time(main())
+
+
+def test_retried_message_is_done_with_its_failures_counted() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=["a"]) as cluster:
+            (sent,) = await send(cluster, Message("orders", b"x"))
+            async with consuming(cluster, "G", fails=2) as got:
+                while len(got) < 3:
+                    await asyncio.sleep(1)
+                await asyncio.sleep(30)
+            story = await told(cluster, sent.message_id)
+            (group,) = story.groups
+            assert group.state is GroupState.DONE
+            assert has(group.evidence, "2 deliveries failed")
+
+    run_in_virtual_time(main())
+
+
+def test_dead_letter_is_dead_until_it_is_sent_again() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=["a"]) as cluster:
+            (sent,) = await send(cluster, Message("orders", b"x"))
+            config = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, retries_max=1)
+            async with consuming(cluster, "G", fails=9, config=config) as got:
+                while len(got) < 2:
+                    await asyncio.sleep(1)
+                await asyncio.sleep(10)
+            story = await told(cluster, sent.message_id)
+            (group,) = story.groups
+            assert group.state is GroupState.DEAD
+            assert has(group.evidence, "2 deliveries failed")
+            assert has(group.evidence, "waits for a redrive")
+            async with AdminClient(nameserver=NAMESERVER, env=cluster.environment("x")) as admin:
+                (new,) = await admin.redrive("G")
+            await asyncio.sleep(5)
+            (group,) = (await told(cluster, sent.message_id)).groups
+            assert has(group.evidence, "sent again", new.new_message_id)
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("is_timed", [False, True])
+def test_delayed_message_waits_until_its_time(is_timed: bool) -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=["a"]) as cluster:
+            at_ms = cluster.now_ms() + 60_000
+            timed = Message("orders", b"x", deliver_at_ms=at_ms)
+            delayed = Message("orders", b"x", delay_level=5)
+            (sent,) = await send(cluster, timed if is_timed else delayed)
+            await asyncio.sleep(1)
+            story = await told(cluster, sent.message_id)
+            assert story.topics == ("orders",)
+            assert has(story.storage, "waits for orders until")
+            await asyncio.sleep(70)
+            story = await told(cluster, sent.message_id)
+            assert not has(story.storage, "waits for orders")
+            assert has(story.storage, "consumers can read it")
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("resolution", Resolution)
+def test_transaction_is_open_committed_or_rolled_back(resolution: Resolution) -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=["a"]) as cluster:
+            await cluster.put_topic("orders", 1)
+
+            async def execute(_: Message, __: object) -> Resolution:
+                return resolution
+
+            async def check(_: StoredMessage) -> Resolution:
+                return resolution
+
+            async with TransactionProducer(
+                "payers",
+                execute=execute,
+                check=check,
+                topics=("orders",),
+                nameserver=NAMESERVER,
+                env=cluster.environment("producer"),
+            ) as producer:
+                result = await producer.send(Message("orders", b"x"))
+                await asyncio.sleep(200)
+                story = await told(cluster, result.sent.message_id)
+            lines = {
+                Resolution.UNKNOWN: ("half message on a", "payers", "asked"),
+                Resolution.ROLLBACK: ("rolled back on a", "payers"),
+                Resolution.COMMIT: ("consumers can read it",),
+            }
+            assert has(story.storage, *lines[resolution])
+            if resolution is Resolution.COMMIT:
+                text = "committed by producer group payers"
+                assert has([one.text for one in story.events], text)
+            if resolution is Resolution.ROLLBACK:
+                with pytest.raises(MessageNotFound, match="unknown producer group"):
+                    await told(cluster, result.sent.message_id)
+                named = await told(
+                    cluster, result.sent.message_id, producer_groups=["payers", "others"]
+                )
+                assert named.storage == story.storage
+
+    run_in_virtual_time(main())
+
+
+def test_slave_has_the_message_or_lacks_it() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=["a"]) as cluster:
+            await cluster.start("a-1")
+            await asyncio.sleep(5)
+            (sent,) = await send(cluster, Message("orders", b"x"))
+            await asyncio.sleep(5)
+            story = await told(cluster, sent.message_id)
+            assert has(story.storage, "slave 1 of a has it safely")
+
+    run_in_virtual_time(main())
+
+
+def test_trace_proves_that_a_listener_finished_the_message() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=["a"], trace_topic_enabled=True) as cluster:
+            await cluster.put_topic("orders", 1)
+            async with cluster.producer(client=TRACED) as producer:
+                sent = await producer.send(Message("orders", b"x"))
+                async with consuming(cluster, "G", client=TRACED) as got:
+                    while not got:
+                        await asyncio.sleep(1)
+            await asyncio.sleep(20)
+            story = await told(cluster, sent.message_id)
+            assert states(story) == {"G": GroupState.CONSUMED}
+            assert has([one.text for one in story.events], "trace: sent to orders")
+
+    run_in_virtual_time(main())
+
+
+def test_unknown_message_is_refused_with_what_that_may_mean() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=["a"]) as cluster:
+            (sent,) = await send(cluster, Message("orders", b"x"))
+            with pytest.raises(MessageNotFound, match="no broker knows message nobody"):
+                await told(cluster, "nobody")
+            beyond = f"{int(sent.offset_message_id, 16) + (1 << 30):032X}"
+            with pytest.raises(MessageNotFound, match=r"logs end at \d+ on a"):
+                await told(cluster, beyond)
+
+    run_in_virtual_time(main())
+
+
+def test_key_of_several_messages_names_their_ids() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=["a"]) as cluster:
+            sent = await send(
+                cluster,
+                Message("orders", b"x", keys=("k", "one")),
+                Message("orders", b"y", keys=("k",)),
+            )
+            await asyncio.sleep(1)
+            async with AdminClient(nameserver=NAMESERVER, env=cluster.environment("t")) as admin:
+                assert await find_by_key(admin, "orders", "one") == sent[0].message_id
+                newest = ", ".join(one.message_id for one in reversed(sent))
+                with pytest.raises(UsageError, match=newest):
+                    await find_by_key(admin, "orders", "k")
+
+    run_in_virtual_time(main())
