@@ -74,6 +74,7 @@ def group(
     committed: int | None = None,
     retried: int | None = None,
     version: int = 0,
+    least: int = 0,
     wants: tuple[str, ...] = (),
     is_sql: bool = False,
     is_broadcasting: bool = False,
@@ -92,7 +93,7 @@ def group(
     )
     offsets = {"orders": committed, RETRY_PREFIX + name: retried}
     progress = tuple(
-        QueueProgress(MessageQueue(topic, "a", 0), offset, 0, 99, version)
+        QueueProgress(MessageQueue(topic, "a", 0), offset, least, 99, version)
         for topic, offset in offsets.items()
         if offset is not None
     )

@@ -116,7 +116,7 @@ async def find_facts(
         message_id=key,
         asked_at_ms=asked_at_ms,
         records=records,
-        dispatched=await search.dispatched(records),
+        first_read=await search.first_read(records),
         replication=await search.replication_of(records),
         groups=described,
         only=groups,
@@ -144,13 +144,23 @@ class _FactSearch:
     )
 
     @asynccontextmanager
-    async def asking(self, what: str) -> AsyncGenerator[None]:
-        """Turn the refusal of a question into a gap, and a lost broker into a missing answer."""
+    async def asking(
+        self, what: str, *, but: type[TernError] | tuple[()] = ()
+    ) -> AsyncGenerator[None]:
+        """Turn the refusal of a question, or a lost broker, into a gap.
+
+        Args:
+            what: Subject of the question.
+            but: Errors that are raised.
+        """
         try:
             yield
+        except but:
+            raise
         except (MessageNotFound, TopicNotFound):
             pass
         except PermissionRefused as error:
+            self.gaps["topics and groups that you may not see are left out"] = None
             self.gaps[f"{what}: you may not see it: {error}"] = None
         except TernError as error:
             self.gaps[f"{what}: {error}"] = None
@@ -243,9 +253,14 @@ class _FactSearch:
             groups |= {one.group for one in await self.admin.producers()}
         found: list[TransactionView] = []
         asked = sorted(groups - {""})
-        for group in asked[:_GROUPS_MAX]:
-            async with self.asking(f"transactions of producer group {group}"):
-                found += await self.admin.transaction_views(key, [group])
+        try:
+            async with self.asking("transactions", but=PermissionRefused):
+                found += await self.admin.transaction_views(key, asked[:_GROUPS_MAX])
+        except PermissionRefused:
+            # Users see the transactions of their own groups alone.
+            for group in asked[:_GROUPS_MAX]:
+                async with self.asking(f"transactions of producer group {group}"):
+                    found += await self.admin.transaction_views(key, [group])
         if len(asked) > _GROUPS_MAX:
             self.gaps[f"transactions of {len(asked) - _GROUPS_MAX} more producer groups"] = None
         return found
@@ -307,14 +322,17 @@ class _FactSearch:
             or not topics.isdisjoint((RETRY_PREFIX + name, DEAD_LETTER_PREFIX + name))
         ]
 
-    async def dispatched(self, records: Sequence[RecordFacts]) -> dict[tuple[str, int], bool]:
-        """Return for each record that groups may consume whether a read of its queue finds it."""
-        found: dict[tuple[str, int], bool] = {}
+    async def first_read(self, records: Sequence[RecordFacts]) -> dict[tuple[str, int], int | None]:
+        """Return the offset that a read of its queue finds, for each record of a topic."""
+        found: dict[tuple[str, int], int | None] = {}
         for one in [each for each in records if each.is_delivery][:_READ_MAX]:
             async with self.asking(f"a read of {one.topic}"):
-                read = await self.admin.messages_at(one.queue, one.queue_offset)
-                is_found = any(each.physical_offset == one.begin for each in read)
-                found[one.queue.broker_name, one.begin] = is_found
+                (first, *_) = [*await self.admin.messages_at(one.queue, one.queue_offset), None]
+                is_other = first is None or (
+                    first.queue_offset == one.queue_offset and first.physical_offset != one.begin
+                )
+                place = one.queue.broker_name, one.begin
+                found[place] = None if first is None or is_other else first.queue_offset
         return found
 
     async def replication_of(
@@ -332,6 +350,9 @@ class _FactSearch:
                         self.gaps[f"{what}: {view.problem}"] = None
                     else:
                         found[name] = view.status
+                    break
+                else:
+                    self.gaps[f"{what}: it has no master at present"] = None
         return found
 
     async def running_in(
@@ -341,6 +362,8 @@ class _FactSearch:
         found: dict[tuple[str, str], RunningState] = {}
         for group in groups:
             rows = [(row_of(group, one), one) for one in records if one.is_delivery]
+            if not any(is_subscribed(group, one.topic) for _, one in rows):
+                continue
             if all(row and row.committed_offset > one.queue_offset for row, one in rows):
                 continue
             for member in group.members[:_MEMBERS_MAX]:

@@ -131,8 +131,11 @@ class MessageFacts:
     records: Sequence[RecordFacts] = ()
     """Records with the message's unique key, in the order of their store times."""
 
-    dispatched: Mapping[tuple[str, int], bool] = field(default_factory=dict[tuple[str, int], bool])
-    """Result of a read by queue offset, True = found, by broker name and log offset."""
+    first_read: Mapping[tuple[str, int], int | None] = field(
+        default_factory=dict[tuple[str, int], int | None]
+    )
+    """Offset of the first message that a read of a record's queue finds from the record on, by
+    broker name and log offset; None = no message, or another one at the record's offset."""
 
     replication: Mapping[str, ReplicationStatusReply] = field(
         default_factory=dict[str, ReplicationStatusReply]

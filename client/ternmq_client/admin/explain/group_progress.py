@@ -21,6 +21,7 @@ class GroupState(StrEnum):
         UNSUBSCRIBED: The group neither subscribes to the topic nor has an offset in it.
         NOT_BEGUN: The group has no offset in the message's queue.
         WAITING: The group's offset is at or before the message.
+        EXPIRED: The message has expired before the group came to it.
         FILTERED: The filter of the group's live members does not match the message.
         RETRYING: The group failed to consume it; a retry waits.
         DEAD: The message is a dead letter of the group.
@@ -32,6 +33,7 @@ class GroupState(StrEnum):
     UNSUBSCRIBED = "never subscribed"
     NOT_BEGUN = "not begun"
     WAITING = "waiting"
+    EXPIRED = "expired"
     FILTERED = "filtered out"
     RETRYING = "retrying"
     DEAD = "dead letter"
@@ -186,6 +188,9 @@ def _read(
         committed, at = row.committed_offset, record.queue_offset
         evidence.append(f"its offset in the queue is {committed}, the message is at {at}")
         state = GroupState.DONE if committed > at else GroupState.WAITING
+        if state is GroupState.WAITING and at < row.min_offset:
+            evidence.append(f"the queue begins at {row.min_offset}: the message has expired")
+            return GroupState.EXPIRED, evidence
         if state is GroupState.WAITING and at > committed:
             evidence.append(f"{at - max(committed, row.min_offset)} messages are before it")
         if row.version:

@@ -170,13 +170,13 @@ def _traced(traces: Sequence[tuple[str, TraceRecord]]) -> Iterator[StoryEvent]:
 def _storage(record: RecordFacts, facts: MessageFacts) -> Iterator[str]:
     """Yield the present state of a record in its broker and the slaves."""
     name = record.queue.broker_name
-    found = facts.dispatched.get((name, record.begin))
-    if found is not None:
-        yield (
-            f"consumers can read it: its consume queue on {name} leads to it"
-            if found
-            else f"consumers cannot read it at present: a read of its queue on {name} misses it"
-        )
+    first = facts.first_read.get((name, record.begin), -1)
+    if first == record.queue_offset:
+        yield f"consumers can read it: its consume queue on {name} leads to it"
+    elif first is None:
+        yield f"consumers cannot read it at present: its consume queue on {name} lacks it"
+    elif first >= 0:
+        yield f"no consumer can read it any more: it has expired, its queue begins at {first}"
     status = facts.replication.get(name)
     if status is not None:
         is_confirmed = record.end <= status.confirm_offset

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -14,13 +15,25 @@ from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push.push_consumer import PushConsumer
 from ternmq_model.errors import MessageNotFound, UsageError
+from ternmq_model.group_settings import GroupSettings
 from ternmq_model.message import Message, SendResult
+from ternmq_model.route import TopicConfig
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import Expression, sql
 from ternmq_model.transaction import Resolution
 from ternmq_producer.transactions.transaction_producer import TransactionProducer
+from ternmq_protos.v1 import admin_pb2
+from ternmq_remoting import service_methods
 from ternmq_testing.time.virtual_time import run_in_virtual_time
-from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
+from tests.support.shared_users import shared, started
+from tests.support.simulated_cluster import (
+    CLUSTER_STORE,
+    NAMESERVER,
+    SimulatedCluster,
+    simulated_cluster,
+)
+from tests.support.slow_jobs import slow_jobs
+from tests.support.users import authorization_of
 
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 TRACED = ClientConfig(nameservers=(NAMESERVER,), trace=True)
@@ -296,5 +309,81 @@ def test_key_of_several_messages_names_their_ids() -> None:
                 newest = ", ".join(one.message_id for one in reversed(sent))
                 with pytest.raises(UsageError, match=newest):
                     await find_by_key(admin, "orders", "k")
+
+    run_in_virtual_time(main())
+
+
+def test_retention_leaves_dead_letters_of_a_message_and_refuses_its_place() -> None:
+    async def main() -> None:
+        store = replace(CLUSTER_STORE, commit_log_file_bytes=64 << 10, file_reserved_hours=1)
+        async with simulated_cluster(brokers=["a"], store=store) as cluster:
+            (sent,) = await send(cluster, Message("orders", b"x"))
+            master = await cluster.connect("a")
+            await master.put_topic("T", 1)
+            for _ in range(20):
+                await master.send("T", bytes(8000))
+            with slow_jobs():
+                await asyncio.sleep(1.1 * 3600)
+            config = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, retries_max=0)
+            async with consuming(cluster, "G", fails=9, config=config) as got:
+                while not got:
+                    await asyncio.sleep(1)
+                await asyncio.sleep(5)
+            await master.call(service_methods.CLEAN_STORE, admin_pb2.CleanStoreRequest())
+            await master.connection.close()
+            story = await told(cluster, sent.message_id)
+            assert story.topics == ("orders",)
+            assert states(story) == {"G": GroupState.DEAD}
+            assert has(story.unknown, "is gone, by retention or with its topic")
+            with pytest.raises(MessageNotFound, match=r"retention has removed log offset 0"):
+                await told(cluster, sent.offset_message_id)
+
+    run_in_virtual_time(main())
+
+
+def test_expired_message_of_a_topic_is_expired_for_a_late_group() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=["a"]) as cluster:
+            (sent,) = await send(cluster, Message("orders", b"x"))
+            async with AdminClient(nameserver=NAMESERVER, env=cluster.environment("t")) as admin:
+                await admin.put_group(GroupSettings("late"))
+                await admin.reset_offsets("late", "orders", first=True)
+                await admin.create_topic(TopicConfig("orders", 1, 1, retention_ms=3_600_000))
+            await asyncio.sleep(1)
+            assert states(await told(cluster, sent.message_id)) == {"late": GroupState.WAITING}
+            with slow_jobs():
+                await asyncio.sleep(2 * 3600)
+            async with cluster.producer() as producer:
+                await producer.send(Message("orders", b"y"))
+            await asyncio.sleep(30)
+            story = await told(cluster, sent.message_id)
+            assert states(story) == {"late": GroupState.EXPIRED}
+            assert has(story.storage, "it has expired, its queue begins at 1")
+
+    run_in_virtual_time(main())
+
+
+def test_user_is_told_what_it_may_not_see() -> None:
+    async def main() -> None:
+        async with shared() as world:
+            world.around.config = replace(world.around.config, hostname="broker")
+            world.users.add("boss", "admin cluster", "subscribe topic:orders")
+            await started(world)
+            client = await world.client("broker", "shop")
+            await client.send("orders", b"x", properties={"UNIQ_KEY": "KEY"})
+            await asyncio.sleep(1)
+            stories: dict[str, MessageStory] = {}
+            for user in ("shop", "boss"):
+                network = world.around.network.host(f"tool-{user}")
+                network.authorization = authorization_of(user)
+                env = world.around.environment(f"tool-{user}")
+                async with AdminClient(nameserver="ns1:9876", env=env) as admin:
+                    found = await find_facts(admin, "KEY", asked_at_ms=env.clock.wall_ms())
+                    stories[user] = story_of(found)
+            assert has(stories["shop"].storage, "consumers can read it")
+            assert has(stories["shop"].unknown, "that you may not see are left out")
+            for what in ("delayed copies", "replication of broker", "traces in"):
+                assert has(stories["shop"].unknown, what, "user 'shop' may not")
+                assert not has(stories["boss"].unknown, what)
 
     run_in_virtual_time(main())

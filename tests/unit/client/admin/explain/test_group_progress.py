@@ -34,6 +34,8 @@ def told(given: MessageFacts) -> tuple[GroupState, str]:
         (group(wants=("*",), is_broadcasting=True), GroupState.NOT_BEGUN, "no broker knows"),
         (group(committed=2, wants=("*",)), GroupState.WAITING, "3 messages are before it"),
         (group(committed=5), GroupState.WAITING, "its filter is not known"),
+        (group(committed=2, least=6), GroupState.EXPIRED, "the queue begins at 6"),
+        (group(committed=6, least=6), GroupState.DONE, "is 6, the message is at 5"),
         (group(committed=6), GroupState.DONE, "which proves no success"),
         (group(committed=6, version=2), GroupState.DONE, "reset 2 times"),
         (group(committed=6, wants=("old",)), GroupState.FILTERED, "'old' excludes it"),

@@ -62,9 +62,12 @@ def test_record_is_compared_with_confirm_offset_and_slaves(
     assert "no connected slave" in alone
 
 
-@pytest.mark.parametrize(("is_found", "text"), [(True, "leads to it"), (False, "misses it")])
-def test_dispatch_is_what_a_read_of_the_queue_finds(is_found: bool, text: str) -> None:
-    story = story_of(facts(MESSAGE, dispatched={("a", MESSAGE.begin): is_found}))
+@pytest.mark.parametrize(
+    ("first", "text"),
+    [(5, "can read it"), (None, "cannot read it at present"), (7, "its queue begins at 7")],
+)
+def test_dispatch_is_what_a_read_of_the_queue_finds(first: int | None, text: str) -> None:
+    story = story_of(facts(MESSAGE, first_read={("a", MESSAGE.begin): first}))
     assert text in text_of(story.storage)
 
 
