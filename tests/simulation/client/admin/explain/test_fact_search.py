@@ -14,7 +14,7 @@ from ternmq_client.admin.explain.story import MessageStory, story_of
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push.push_consumer import PushConsumer
-from ternmq_model.errors import MessageNotFound, UsageError
+from ternmq_model.errors import MessageNotFound, Unreachable, UsageError
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.message import Message, SendResult
 from ternmq_model.route import TopicConfig
@@ -385,5 +385,38 @@ def test_user_is_told_what_it_may_not_see() -> None:
             for what in ("delayed copies", "replication of broker", "traces in"):
                 assert has(stories["shop"].unknown, what, "user 'shop' may not")
                 assert not has(stories["boss"].unknown, what)
+
+    run_in_virtual_time(main())
+
+
+def test_broker_without_an_index_finds_the_record_and_says_what_it_lacks() -> None:
+    async def main() -> None:
+        store = replace(CLUSTER_STORE, index_enabled=False)
+        async with simulated_cluster(brokers=["a"], store=store) as cluster:
+            (sent,) = await send(cluster, Message("orders", b"x"))
+            await asyncio.sleep(1)
+            story = await told(cluster, sent.offset_message_id)
+            assert story.message_id == sent.message_id
+            assert has(story.storage, "consumers can read it")
+            assert has(story.unknown, "its copies are not found by its id")
+            with pytest.raises(MessageNotFound):
+                await told(cluster, sent.message_id)
+
+    run_in_virtual_time(main())
+
+
+def test_broker_that_is_away_is_named_beside_the_answers_of_others() -> None:
+    async def main() -> None:
+        async with simulated_cluster() as cluster:
+            (sent,) = await send(cluster, Message("orders", b"x"))
+            await asyncio.sleep(1)
+            away = "b" if sent.queue.broker_name == "a" else "a"
+            cluster.kill(away)
+            async with AdminClient(nameserver=NAMESERVER, env=cluster.environment("t")) as admin:
+                found = await find_facts(admin, sent.message_id, asked_at_ms=cluster.now_ms())
+                assert {one.broker_name for one in found.unreachable} == {away}
+                assert len(found.records) == 1
+                with pytest.raises(Unreachable, match=f"broker {away}"):
+                    await find_facts(admin, "nobody", asked_at_ms=cluster.now_ms())
 
     run_in_virtual_time(main())
