@@ -30,7 +30,7 @@ from ternmq_remoting.system_environment import system_environment
 from ternmq_remoting.tls import CREDENTIALS_VARIABLE, ClientAuth, TlsConfig
 from ternmq_runtime.clock import SystemClock
 from ternmq_runtime.lifecycle import Lifecycle
-from ternmq_runtime.logs import LoggingSettings, configure_logging
+from ternmq_runtime.logs import LogFormat, LoggingSettings, Services, configure_logging
 from ternmq_runtime.metrics.config import MetricsConfig
 from ternmq_runtime.metrics.port import Scrape, ScrapedProcess, metrics_port
 from ternmq_runtime.metrics.scrape import LabelValues
@@ -160,6 +160,24 @@ def dev_sections(settings: LoadedSettings) -> tuple[NameServerConfig, BrokerConf
     return nameserver, broker, store
 
 
+def dev_log_members(settings: LoadedSettings) -> Services:
+    """Return the members of log lines that tell NameServer and broker of one process apart.
+
+    Lines of the packages that both use, such as the port's, have neither.
+    """
+    packages = ("ternmq_broker", "ternmq_store", "ternmq_client")
+    members = dict.fromkeys(packages, _broker_member(settings))
+    return {"ternmq_nameserver": _nameserver_member(settings), **members}
+
+
+def _nameserver_member(settings: LoadedSettings) -> dict[str, str]:
+    return {"nameserver": str(settings[NameServerConfig].listen_address)}
+
+
+def _broker_member(settings: LoadedSettings) -> dict[str, str]:
+    return {"broker": settings[BrokerConfig].name}
+
+
 @contextlib.contextmanager
 def hint_at(*options: str) -> Generator[None]:
     """Add a hint at the options of the ports to the error of an occupied port.
@@ -240,6 +258,12 @@ def service_options(*services: str) -> Callable[[F], F]:
             flag_value="true",
             help="Accept a port beyond this machine without TLS and users.",
         ),
+        setting_option(
+            "--log-format",
+            "logging.format",
+            type=click.Choice([each.value for each in LogFormat]),
+            help="Lines for people, or one JSON object a line.  [default: console]",
+        ),
     )
 
     def add(function: F) -> F:
@@ -285,7 +309,15 @@ def dev(data: Path | None, config: Path | None, given: Sequence[str]) -> None:
             *_broker_address(services.broker, settings),
         ]
 
-    _serve(config, [*folders, *given], DevServices, addresses, "--port-nameserver", "--port-broker")
+    _serve(
+        config,
+        [*folders, *given],
+        DevServices,
+        addresses,
+        dev_log_members,
+        "--port-nameserver",
+        "--port-broker",
+    )
 
 
 @click.command()
@@ -301,7 +333,14 @@ def nameserver(config: Path | None, given: Sequence[str]) -> None:
     def make(settings: LoadedSettings, env: Environment) -> NameServer:
         return NameServer(settings[NameServerConfig], env)
 
-    _serve(config, given, make, _nameserver_address, "--port-nameserver")
+    _serve(
+        config,
+        given,
+        make,
+        _nameserver_address,
+        lambda settings: {"": _nameserver_member(settings)},
+        "--port-nameserver",
+    )
 
 
 @click.command()
@@ -340,7 +379,14 @@ def broker(config: Path | None, given: Sequence[str]) -> None:
     def make(settings: LoadedSettings, env: Environment) -> "Broker":
         return new_broker(settings[BrokerConfig], settings[StoreConfig], env)
 
-    _serve(config, given, make, _broker_address, "--port-broker")
+    _serve(
+        config,
+        given,
+        make,
+        _broker_address,
+        lambda settings: {"": _broker_member(settings)},
+        "--port-broker",
+    )
 
 
 def _nameserver_address(service: NameServer, _: LoadedSettings) -> list[str]:
@@ -363,6 +409,7 @@ def _serve(
     given: Sequence[str],
     make: Callable[[LoadedSettings, Environment], ServiceT],
     addresses: Callable[[ServiceT, LoadedSettings], list[str]],
+    log_members: Callable[[LoadedSettings], Services],
     *ports: str,
 ) -> None:
     """Run a service until a signal, print its addresses once it serves, and exit with its code."""
@@ -375,7 +422,7 @@ def _serve(
             flags=[*flags, *given],
             reserved=OTHER_VARIABLES,
         )
-        configure_logging(settings[LoggingSettings])
+        configure_logging(settings[LoggingSettings], services=log_members(settings))
 
         async def serve() -> int:
             network, metrics = settings[NetworkConfig], settings[MetricsConfig]

@@ -1,17 +1,24 @@
 import io
 import json
 import logging
+import sys
+import warnings
 from collections.abc import Iterator
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
 
+from ternmq_model.queue import MessageQueue
 from ternmq_runtime.logs import (
     REPEATS_MAX,
     LogFormat,
     LoggingSettings,
     LogLevel,
     RepeatLimit,
+    Services,
     configure_logging,
+    event_name,
 )
 
 logger = logging.getLogger("ternmq_broker.broker")
@@ -27,12 +34,21 @@ def root_logger_as_it_was() -> Iterator[None]:
             handler.close()
     root.handlers[:] = handlers
     root.setLevel(level)
+    logging.captureWarnings(False)
 
 
-def stream_with(log_format: LogFormat, level: LogLevel = LogLevel.INFO) -> io.StringIO:
+def stream_with(
+    log_format: LogFormat, level: LogLevel = LogLevel.INFO, *, services: Services | None = None
+) -> io.StringIO:
     stream = io.StringIO()
-    configure_logging(LoggingSettings(level=level, format=log_format), stream)
+    configure_logging(LoggingSettings(level=level, format=log_format), stream, services=services)
     return stream
+
+
+def members_of(stream: io.StringIO) -> dict[str, object]:
+    """Return the members of the newest line."""
+    members: dict[str, object] = json.loads(stream.getvalue().splitlines()[-1])
+    return members
 
 
 def test_console_format_is_one_readable_line() -> None:
@@ -109,6 +125,7 @@ def test_json_format_has_named_arguments_and_extras_as_members() -> None:
     assert written == {
         "level": "info",
         "logger": "ternmq_broker.broker",
+        "event": "log_rolled",
         "message": "log rolled file=000 next=1024 took 0.2 ms, 100% full",
         "file": "000",
         "next": 1024,
@@ -128,7 +145,7 @@ def test_messages_with_other_arguments_are_written_as_they_are(arguments: tuple[
     logger.info("100 %% of a=%(a)s" if arguments else "100 % a=1", *arguments)
     written = json.loads(stream.getvalue())
     assert written["message"].startswith("100 %")
-    assert set(written) == {"ts", "level", "logger", "message"}
+    assert set(written) == {"ts", "level", "logger", "event", "message"}
 
 
 def test_json_format_writes_a_traceback_within_the_line() -> None:
@@ -157,7 +174,7 @@ def test_repeated_lines_are_counted_instead_of_written() -> None:
     configure_logging(LoggingSettings(), io.StringIO())  # closes the first: the end of its log
     lines = stream.getvalue().splitlines()
     assert len(lines) == REPEATS_MAX + 2
-    assert lines[-1].endswith("line repeated template='peer lost address=%s' held_back=30")
+    assert lines[-1].endswith("line repeated repeated=peer_lost count=30")
 
 
 def test_new_window_reports_the_lines_the_old_one_suppressed() -> None:
@@ -177,3 +194,104 @@ def test_clock_set_back_begins_a_new_window() -> None:
     assert [limit.admits("a", "t") for _ in range(2)] == [True, False]
     assert limit.end_window(500) == [("a", "t", 1)]
     assert limit.admits("a", "t")
+
+
+def test_summary_of_repeated_lines_has_event_and_count() -> None:
+    stream = stream_with(LogFormat.JSON)
+    for number in range(REPEATS_MAX + 30):
+        logger.warning("peer lost address=%s", number)
+    configure_logging(LoggingSettings(), io.StringIO())
+    members = members_of(stream)
+    assert (members["event"], members["repeated"], members["count"]) == (
+        "line_repeated",
+        "peer_lost",
+        30,
+    )
+
+
+@pytest.mark.parametrize(
+    ("template", "event"),
+    [
+        ("session opened client=%s address=%s", "session_opened"),
+        ("service stopped", "service_stopped"),
+        ("queue released, after a reset queue=%s", "queue_released_after_a_reset"),
+        ("tables differ from the master's err=%s", "tables_differ_from_the_masters"),
+        ("%s", "ternmq_broker.broker"),
+    ],
+)
+def test_event_is_named_by_the_words_before_the_first_key(template: str, event: str) -> None:
+    assert event_name("ternmq_broker.broker", template) == event
+
+
+def test_event_of_another_package_is_its_logger() -> None:
+    assert event_name("py.warnings", "/x.py:1: DeprecationWarning: old name") == "py.warnings"
+
+
+def test_arguments_never_change_the_event() -> None:
+    stream = stream_with(LogFormat.JSON)
+    logger.info("group put group=%s", "forged event=x")
+    assert members_of(stream)["event"] == "group_put"
+
+
+def test_message_queue_has_topic_broker_and_queue_as_members() -> None:
+    stream = stream_with(LogFormat.JSON, services={"": {"broker": "own"}})
+    logger.info("queue is gone queue=%s offset=%s", MessageQueue("orders", "broker-b", 3), 7)
+    members = members_of(stream)
+    assert members["message"] == "queue is gone queue=orders@broker-b:3 offset=7"
+    assert [members[key] for key in ("topic", "broker", "queue", "offset")] == [
+        "orders",
+        "broker-b",
+        3,
+        7,
+    ]
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_numbers_that_json_has_not_are_texts(number: float) -> None:
+    stream = stream_with(LogFormat.JSON)
+    logger.info("share known used=%s", number)
+    assert members_of(stream)["used"] == str(number)
+
+
+def test_services_of_one_process_have_members_of_their_own() -> None:
+    services = {"ternmq_nameserver": {"nameserver": "h:1"}, "": {"broker": "broker-a"}}
+    stream = stream_with(LogFormat.JSON, services=services)
+    logging.getLogger("ternmq_nameserver.service").info("setting put key=%s", "k")
+    assert members_of(stream)["nameserver"] == "h:1"
+    assert "broker" not in members_of(stream)
+    logging.getLogger("ternmq_runtime.service").info("service stopped")
+    assert members_of(stream)["broker"] == "broker-a"
+    logger.info("members not listed broker=%s", "broker-b")
+    assert members_of(stream)["broker"] == "broker-b"
+
+
+def test_lines_in_a_span_have_its_ids() -> None:
+    stream = stream_with(LogFormat.JSON)
+    with TracerProvider().get_tracer("test").start_as_current_span("process") as span:
+        logger.info("listener failed")
+    context = span.get_span_context()
+    members = members_of(stream)
+    assert members["trace_id"] == trace.format_trace_id(context.trace_id)
+    assert members["span_id"] == trace.format_span_id(context.span_id)
+    logger.info("outside of the span")
+    assert not {"trace_id", "span_id"} & set(members_of(stream))
+
+
+def test_lines_without_opentelemetry_have_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace")
+    stream = stream_with(LogFormat.JSON)
+    logger.info("service stopped")
+    assert "trace_id" not in members_of(stream)
+    assert "opentelemetry.trace" not in sys.modules
+
+
+def test_warnings_of_python_are_lines_of_the_log() -> None:
+    stream = stream_with(LogFormat.JSON)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(True)
+        warnings.warn("old name", DeprecationWarning, stacklevel=1)
+        logging.captureWarnings(False)
+    members = members_of(stream)
+    assert members["event"] == "py.warnings"
+    assert "old name" in str(members["message"])

@@ -12,6 +12,7 @@ from ternmq_console.main import ternmq
 from ternmq_console.services.commands import (
     SECTIONS,
     DevServices,
+    dev_log_members,
     dev_sections,
     hint_at,
     own_address,
@@ -63,6 +64,13 @@ def test_dev_forces_its_broker_to_be_master_by_default() -> None:
 )
 def test_own_address_of_every_interface_is_the_loopback(listening: str, dialled: str) -> None:
     assert own_address(Address(listening, 9876)) == Address(dialled, 9876)
+
+
+def test_lines_of_dev_name_the_service_by_the_package_of_their_logger() -> None:
+    members = dev_log_members(loaded("broker.name=b", "nameserver.port=1"))
+    assert members["ternmq_nameserver"] == {"nameserver": "127.0.0.1:1"}
+    assert members["ternmq_broker"] == members["ternmq_store"] == {"broker": "b"}
+    assert "ternmq_remoting" not in members
 
 
 def test_dev_refuses_nameservers_it_would_not_use() -> None:
