@@ -164,7 +164,7 @@ class NameServerRegistration:
             self._registrar.note_settled()
             is_new = before is None or _code_of(before) != _code_of(error)
             if is_new and not self._is_leaving:
-                logger.warning("not registered nameserver=%s error=%s", self.address, error)
+                logger.warning("not registered nameserver=%s err=%s", self.address, error)
             return False
         if self._failure is not None:
             self._failure = None
@@ -229,8 +229,8 @@ class NameServerRegistration:
         self._rival = rival
         identity = self._registrant.identity
         logger.warning(
-            "another process is registered as broker name=%s id=%s address=%s own_address=%s"
-            " nameserver=%s",
+            "another process is registered as broker broker=%s broker_id=%s address=%s"
+            " own_address=%s nameserver=%s",
             identity.name,
             identity.broker_id,
             ",".join(map(str, rival)),
@@ -270,7 +270,7 @@ class NameServerRegistration:
                 await self._withdraw(connection)
         except (TernError, TimeoutError) as error:
             reason = str(error) or f"no answer within {_LEAVE_TIMEOUT_S:g} s"
-            logger.warning("not unregistered nameserver=%s error=%s", self.address, reason)
+            logger.warning("not unregistered nameserver=%s err=%s", self.address, reason)
         finally:
             if connection is not None:
                 await connection.close()

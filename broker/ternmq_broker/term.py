@@ -162,7 +162,7 @@ class Term(Lifecycle):
         if self._outcome is None:
             self._outcome = reason
             self._is_over.set()
-            logger.info("term ends name=%s reason=%s", self._config.name, reason.value)
+            logger.info("term ends broker=%s reason=%s", self._config.name, reason.value)
 
     async def over(self) -> EndReason:
         """Wait until the term is to end, and return why. Cancelling is safe."""
@@ -182,7 +182,7 @@ class Term(Lifecycle):
         if doubt := self.member.state.note_epoch(epoch):
             if self._doubts.get(who) != doubt:  # NameServers repeat it
                 self._doubts[who] = doubt
-                logger.error("epoch refused from=%s reason=%s", who, doubt)
+                logger.error("epoch refused member=%s reason=%s", who, doubt)
             return
         self._save_soon()
         if self._assembly is not None:
@@ -190,7 +190,7 @@ class Term(Lifecycle):
 
     async def _open(self, stack: AsyncExitStack) -> None:
         """Open, build and begin the parts. `stack` ends them in reverse order."""
-        stack.callback(logger.info, "broker ended name=%s", self._config.name)
+        stack.callback(lambda: logger.info("broker ended broker=%s", self._config.name))
         config, env, blocking = self._config, self._env, self._env.blocking
         files = FailStopFileSystem(self._files, config.data)
         state = await ReplicationState.load(config.data, files, blocking)
@@ -243,7 +243,7 @@ class Term(Lifecycle):
         )
         await self._serve(stack, parts, registrar, member)
         logger.info(
-            "broker serves name=%s id=%s epoch=%s address=%s flush_mode=%s data=%s",
+            "broker serves broker=%s broker_id=%s epoch=%s address=%s flush_mode=%s folder=%s",
             config.name,
             member.identity.broker_id,
             member.identity.epoch,
@@ -269,7 +269,7 @@ class Term(Lifecycle):
             await self._env.blocking.run(session.note_doubt, doubt)
         except OSError as error:
             # The broker serves on a full disk, too. A later checkpoint saves the doubt.
-            logger.warning("doubt of the clock not saved reason=%s", error)
+            logger.warning("doubt of the clock not saved err=%s", error)
 
     def _registrar(self, tables: Tables) -> Registrar:
         return Registrar(
@@ -360,7 +360,7 @@ class Term(Lifecycle):
             decided = decision.result()
         role = decided.start.name.lower()
         logger.info(
-            "role decided name=%s role=%s reason=%r", self._config.name, role, decided.reason
+            "role decided broker=%s role=%s reason=%r", self._config.name, role, decided.reason
         )
         return decided
 
@@ -374,7 +374,7 @@ class Term(Lifecycle):
             await self._env.blocking.run(store.session.note_tables, tuple(names))
         except (StoreError, OSError) as error:
             # The broker serves on a full disk, too. The next start saves the names.
-            logger.warning("names of tables not saved reason=%s", error)
+            logger.warning("names of tables not saved err=%s", error)
 
     async def _take_over(self, member: Membership, tables: Tables, store: MessageStore) -> None:
         """Take over the offsets that slaves committed while their master was away."""
@@ -442,8 +442,8 @@ class Term(Lifecycle):
         else:
             done = await blocking.run(truncate_log, *store, at, serve_to=min(confirmed, at))
         logger.warning(
-            "log was cut to follow name=%s keep_to=%s starts_over=%s cut_bytes=%s cut_records=%s"
-            " end=%s copy=%s",
+            "log was cut to follow broker=%s log_offset=%s starts_over=%s cut_bytes=%s"
+            " cut_records=%s end=%s copy=%s",
             config.name,
             cut.keep_to,
             cut.starts_over,

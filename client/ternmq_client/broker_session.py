@@ -132,7 +132,7 @@ class BrokerSession:
             if self.error is None or (is_refused and str(error) != str(self.error)):
                 logger.log(
                     logging.WARNING if is_refused else logging.INFO,
-                    "session lost broker=%s id=%s error=%s",
+                    "session lost broker=%s broker_id=%s err=%s",
                     self._broker_name,
                     self._broker_id,
                     error,
@@ -211,7 +211,7 @@ class BrokerSession:
         self.error = None
         self.open_since_ms = self._owner.env.clock.monotonic_ms()
         self.attempted.set()
-        logger.info("session open broker=%s id=%s", self._broker_name, self._broker_id)
+        logger.info("session open broker=%s broker_id=%s", self._broker_name, self._broker_id)
         # Members may have come or gone while there was no Session.
         for group in tuple(self._heartbeat_data.consumers):
             self._on_members_changed(group)
@@ -372,7 +372,7 @@ class BrokerSessions:
             if key[0] in names and session.open_since_ms is not None:
                 continue
             del self._open[key]
-            logger.info("session closed broker=%s id=%s", *key)
+            logger.info("session closed broker=%s broker_id=%s", *key)
             self._tasks.spawn(_end(session, task), f"end session {key[0]} {key[1]}")
 
     def reach(self, broker_name: str, broker_id: int) -> None:
@@ -445,7 +445,7 @@ class BrokerSessions:
         """Refresh the routes of a member that has just registered: it may have been promoted."""
         told = reply.place_registered
         logger.info(
-            "member is registered broker=%s id=%s epoch=%s",
+            "member is registered broker=%s broker_id=%s epoch=%s",
             broker_name,
             told.broker_id,
             told.epoch,

@@ -351,7 +351,7 @@ class _Opened:
         self.routes.trust(broker_name, broker_id)
         self.sessions.reach(broker_name, broker_id)
         logger.info(
-            "broker connected broker=%s id=%s epoch=%s address=%s",
+            "broker connected broker=%s broker_id=%s epoch=%s address=%s",
             broker_name,
             broker_id,
             epoch,
@@ -371,8 +371,8 @@ class _Opened:
         before = self.read_replicas.asked(broker_name)
         chosen = self.read_replicas.choose(broker_name, members)
         if before not in (None, chosen):
-            text = "consumers switch to another member broker=%s id=%s before=%s"
-            logger.info(text, broker_name, chosen, before)
+            moved = (broker_name, chosen, before)
+            logger.info("consumers switch broker=%s broker_id=%s before=%s", *moved)
             for listener in tuple(self.moved_listeners):
                 listener(broker_name, chosen)
         return chosen
@@ -415,7 +415,7 @@ class _Opened:
         try:
             await self.routes.route(topic)
         except TopicNotFound as error:
-            logger.info("waiting for a topic topic=%s error=%s", topic, error)
+            logger.info("waiting for a topic topic=%s err=%s", topic, error)
 
     def attend_consumed_topics(self) -> None:
         """Keep Sessions with every member that serves a consumed topic.
@@ -465,7 +465,7 @@ class _Opened:
             places = resolve_addresses(member.endpoints, nameserver_host=known.nameserver_host)
             if connection.address not in places:
                 logger.info(
-                    "member was replaced broker=%s id=%s address=%s epoch=%s",
+                    "member was replaced broker=%s broker_id=%s address=%s epoch=%s",
                     broker_name,
                     broker_id,
                     connection.address,

@@ -126,7 +126,7 @@ class RetryTimeout:
 def tell(reason: object, left_s: float) -> None:
     """Log the reason of a wait and the remaining time."""
     logger.warning(
-        "waiting for the cluster left_s=%.0f (%s) reason=%s", left_s, RETRY_TIMEOUT, reason
+        "waiting for the cluster left_s=%.0f option=%s reason=%s", left_s, RETRY_TIMEOUT, reason
     )
 
 

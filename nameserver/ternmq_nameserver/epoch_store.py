@@ -36,7 +36,7 @@ class EpochStore(TableStore[EpochTable]):
         """
         if self._path is not None:
             self._loaded(await self._blocking.run(load_epochs, self._path))
-            logger.info("epochs loaded file=%s names=%s", self._path, len(self._newest))
+            logger.info("epochs loaded file=%s count=%s", self._path, len(self._newest))
             for (cluster, name), epoch in self._newest:
                 if epoch > EPOCH_MAX:  # an early version accepted it
                     logger.error(

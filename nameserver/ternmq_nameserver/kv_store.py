@@ -42,7 +42,7 @@ class KvStore(TableStore[KvTable]):
             self._lock = await self._blocking.run(lock_of_nameserver, self._path.parent)
             found = await self._blocking.run(read_newest, self._path, kv_table_from_json)
             self._loaded(found or KvTable())
-            logger.info("settings loaded file=%s settings=%s", self._path, len(self.table))
+            logger.info("settings loaded file=%s count=%s", self._path, len(self.table))
             for namespace, size in self.table.too_large().items():
                 logger.warning(
                     "namespace too large for a reply namespace=%s bytes=%s", namespace, size

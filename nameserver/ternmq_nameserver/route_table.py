@@ -392,15 +392,16 @@ class RouteTable:
         # A process with a new id still has its address: one address is one member.
         for other_id in [*broker.members]:
             if other_id != broker_id and _share_an_address(broker.members[other_id], kept):
-                yield from self._drop(name, other_id, "took another id")
+                yield from self._drop(name, other_id, "another id")
         if broker_id == MASTER_ID and broker.wiped_from != kept.incarnation:
             broker.wiped_from = None
-        what = _what_happened(before, kept)
-        if what:
+        change = _change(before, kept)
+        if change:
             endpoints = ",".join(map(str, registration.endpoints))
             yield RouteChange(
-                f"broker {what} cluster=%s broker=%s id=%s endpoints=%s epoch=%s",
-                (registration.cluster, name, broker_id, endpoints, registration.epoch),
+                "broker registered cluster=%s broker=%s broker_id=%s endpoints=%s epoch=%s"
+                " change=%s",
+                (registration.cluster, name, broker_id, endpoints, registration.epoch, change),
             )
 
     def _keep_topics(
@@ -432,8 +433,8 @@ class RouteTable:
         broker = self._brokers[broker_name]
         self._bytes -= broker.members.pop(broker_id).bytes
         yield RouteChange(
-            f"broker {reason} cluster=%s broker=%s id=%s members=%s",
-            (broker.cluster, broker_name, broker_id, len(broker.members)),
+            "broker removed cluster=%s broker=%s broker_id=%s members=%s reason=%s",
+            (broker.cluster, broker_name, broker_id, len(broker.members), reason),
         )
         if broker.members:
             return
@@ -479,10 +480,10 @@ def _member_of(registration: BrokerRegistration, now_ms: int) -> _BrokerLiveInfo
     return _BrokerLiveInfo(data, registration.incarnation, registration.expiry_ms, now_ms, count)
 
 
-def _what_happened(before: _BrokerLiveInfo | None, kept: _BrokerLiveInfo) -> str:
-    """Return a constant word for the template of a log line; "" for a mere sign of life."""
+def _change(before: _BrokerLiveInfo | None, kept: _BrokerLiveInfo) -> str:
+    """Return how a registration changed a member, for the log; "" for a mere sign of life."""
     if before is None:
-        return "registered"
+        return "new"
     if before.incarnation != kept.incarnation:
         return "replaced"
     return "changed" if before.data != kept.data else ""

@@ -106,7 +106,7 @@ class NameServerService:
                 highest_epoch=self._epochs.highest(*name),
             )
         except RefusedError as error:
-            logger.warning("registration refused code=%s remark=%s", error.code, error.remark)
+            logger.warning("registration refused code=%s reason=%s", error.code, error.remark)
             if error.code == ResponseCode.FLOW_CONTROL:
                 self._routes.keep_alive(registration, now_ms=self._clock.monotonic_ms())
             if error.code != ResponseCode.ILLEGAL_OPERATION:

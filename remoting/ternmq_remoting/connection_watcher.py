@@ -93,7 +93,9 @@ class ConnectionWatcher:
         counts = self._calls.counts
         if counts != self._logged and now_s >= self._log_at_s:
             told = " ".join(f"{limit.value}={count}" for limit, count in counts.items())
-            logger.warning("limits of the port have closed connections or refused calls %s", told)
+            logger.warning(
+                "limits of the port have closed connections or refused calls limits=%r", told
+            )
             self._logged, self._log_at_s = counts.copy(), now_s + LOG_INTERVAL_S
         return False
 

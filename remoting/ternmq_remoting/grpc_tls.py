@@ -73,10 +73,10 @@ class ServerCertificates:
             pair = self._key.read_bytes(), self._cert.read_bytes()
             authority = self._ca.read_bytes() if self._ca and self._asks_clients else None
         except (ConfigError, OSError) as error:
-            logger.error("certificate not taken reason=%s", error)
+            logger.error("certificate not taken err=%s", error)
             return None
         if not is_first:
-            logger.info("certificate taken cert=%s", self._cert)
+            logger.info("certificate taken file=%s", self._cert)
         stubs = cast("Any", grpc)
         return stubs.ssl_server_certificate_configuration([pair], root_certificates=authority)
 

@@ -86,8 +86,8 @@ async def answering(address: Address, is_serving: Callable[[], bool]) -> AsyncGe
         server = await asyncio.start_unix_server(answer, _name(address))
     except OSError as error:
         logger.warning(
-            "health checks are answered over gRPC alone: the Unix socket cannot be opened"
-            " address=%s error=%s",
+            "health checks are answered over gRPC alone, the Unix socket cannot be opened"
+            " address=%s err=%s",
             address,
             error,
         )

@@ -137,4 +137,4 @@ def _restore(older: Path, reason: str) -> None:
     try:
         replace_durably(path, older.read_bytes())
     except OSError as error:
-        logger.error("file not rewritten file=%s error=%s", path, error)
+        logger.error("file not rewritten file=%s err=%s", path, error)

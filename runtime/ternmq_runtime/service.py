@@ -440,10 +440,10 @@ async def _signals_heard(stop: asyncio.Event) -> AsyncGenerator[_Hurry, None]:
 
     def on_signal(received: signal.Signals) -> None:
         if stop.is_set():
-            logger.warning("signal received signal=%s action=hurry", received.name)
+            logger.warning("signal received signal=%s action=%s", received.name, "hurry")
             hurry()
         else:
-            logger.info("signal received signal=%s action=stop", received.name)
+            logger.info("signal received signal=%s action=%s", received.name, "stop")
             stop.set()
 
     loop = asyncio.get_running_loop()

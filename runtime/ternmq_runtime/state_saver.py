@@ -133,7 +133,7 @@ class StateSaver(Generic[T]):
 
     def _log(self, reason: OSError | None) -> None:
         if reason is not None and not self._is_failing:
-            logger.error("table not saved file=%s error=%s", self._path, reason)
+            logger.error("table not saved file=%s err=%s", self._path, reason)
         elif reason is None and self._is_failing:
             logger.info("table saved again file=%s", self._path)
         self._is_failing = reason is not None

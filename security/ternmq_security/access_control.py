@@ -111,7 +111,7 @@ class AccessControl:
         if self._warned not in ("", before):
             # The first users of a cluster may come by the network, with certificates.
             later = "" if safeguards.asks_clients else _REFUSED_LATER
-            logger.warning("this service %s%s", self._warned, later)
+            logger.warning("service is exposed reason=%r", self._warned + later)
 
     @property
     def gate(self) -> Gate:

@@ -91,7 +91,7 @@ class AccessStore(TableStore[AccessTable]):
             except StoreError as error:
                 if not self._is_copy:
                     raise
-                logger.error("users not loaded, calls are refused meanwhile error=%s", error)
+                logger.error("users not loaded, calls are refused meanwhile err=%s", error)
                 found = AccessTable(doubt=Doubt.UNASKED)
             self._loaded(found or absent)
             logger.info("users loaded file=%s version=%s", self._path, self.table.version)

@@ -375,7 +375,7 @@ class MessageStore:
         """Record that `task` has run; it is due again if it failed."""
         is_late = error is not None and (is_exhausted(error) or is_full(error))
         if is_late and not self._is_checkpoint_late:
-            logger.warning("checkpoint not moved root=%s error=%s", self._root, error)
+            logger.warning("checkpoint not moved folder=%s err=%s", self._root, error)
         elif error is not None and not is_late:
             self._files.fail(error)
         self._is_checkpoint_late = is_late
@@ -460,7 +460,7 @@ class MessageStore:
             self._queues.close()
             self._log.close()
             lock.release()
-            logger.info("store closed root=%s clean=%s", self._root, self.failure is None)
+            logger.info("store closed folder=%s clean=%s", self._root, self.failure is None)
 
     def _finish(self) -> None:
         self.commits.now()

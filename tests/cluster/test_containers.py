@@ -69,7 +69,7 @@ def test_container_stops_cleanly_and_at_once() -> None:
     log = subprocess.run(
         ["docker", "logs", container("broker-b")], check=True, capture_output=True, text=True
     )
-    assert "store closed root=/data clean=True" in log.stderr
+    assert "store closed folder=/data clean=True" in log.stderr
     assert asyncio.run(eventually(is_whole)), "broker-b is not back"
 
 

@@ -5,11 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy import call_rules, import_rules, layout_rules, shape_rules
+from tests.tidy import call_rules, import_rules, layout_rules, log_rules, shape_rules
 from tests.tidy.source import broken
 from tools.project import python_files, relative
 
-RULES = (*call_rules.RULES, *import_rules.RULES, *layout_rules.RULES, *shape_rules.RULES)
+RULES = (
+    *call_rules.RULES,
+    *import_rules.RULES,
+    *layout_rules.RULES,
+    *log_rules.RULES,
+    *shape_rules.RULES,
+)
 
 BY_FOLDER = defaultdict[str, list[Path]](list)
 for path in python_files():

@@ -165,7 +165,7 @@ class GroupAdminService:
             raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
         self._settings.use(group, now_ms=self._clock.wall_ms())
         self._set(group, changes)
-        logger.info("offsets cloned from=%s to=%s queues=%s", source, group, len(changes))
+        logger.info("offsets cloned source=%s group=%s queues=%s", source, group, len(changes))
         await self._save()
         return admin.CloneOffsetsReply(changes=map(_change_to_pb, changes))
 

@@ -216,7 +216,7 @@ class AdminService:
             await saved
         if not await self._registrar.wait_registered(version):
             logger.warning(
-                "registration of topics continues after the reply topics=%s of %s",
+                "registration of topics continues after the reply topics=%s count=%s",
                 topics[:3],
                 len(topics),
             )

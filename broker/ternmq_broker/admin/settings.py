@@ -48,5 +48,5 @@ class SettingsService:
     ) -> admin.UpdateSettingsReply:
         """Change settings before the reply."""
         for name, value in self.settings.update(dict(request.values)).items():
-            logger.info("setting changed name=%s value=%s by=%s", name, value, call.peer)
+            logger.info("setting changed setting=%s value=%s address=%s", name, value, call.peer)
         return admin.UpdateSettingsReply()

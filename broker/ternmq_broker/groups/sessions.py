@@ -258,7 +258,7 @@ class SessionManager:
     def goodbye(self, session: ClientSession) -> None:
         """Remove a client at once, and notify its groups."""
         if self._table.is_current(session):
-            logger.info("session ended client=%s reason=goodbye", session.client_id)
+            logger.info("session ended client=%s reason=%s", session.client_id, "goodbye")
         self._end_stream(session)
         self._remove(session)
 

@@ -116,7 +116,7 @@ class OffsetMovedPublisher:
             return False
         except TernError as error:
             logger.warning(
-                "events of corrected offsets not stored count=%s error=%s", len(events), error
+                "events of corrected offsets not stored count=%s err=%s", len(events), error
             )
         return bool(self._waiting)
 

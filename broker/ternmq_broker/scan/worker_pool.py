@@ -282,4 +282,4 @@ class ScanPool:
         for those in (self._used, self._stopping, self._ending):
             if one in those:
                 those.remove(one)
-        logger.info("scan process ended pid=%s code=%s", one.child.pid, code)
+        logger.info("scan process ended pid=%s exit_code=%s", one.child.pid, code)

@@ -61,7 +61,7 @@ class ScheduledAssembly:
             if (error := await self._env.tables.delays_file.save()) is not None:
                 raise error
         except (OSError, StoreError) as error:
-            logger.warning("messages may be delivered twice after a crash error=%s", error)
+            logger.warning("messages may be delivered twice after a crash err=%s", error)
 
     async def _begin_moving(self) -> None:
         """Resume the rescheduling of timed messages, after the steps of the clock are noted."""
@@ -75,7 +75,7 @@ class ScheduledAssembly:
                 await self._env.blocking.run(session.note_clock)
         except OSError as error:
             # The broker serves on a full disk, too. A later checkpoint notes the moves.
-            logger.warning("moves of the clock not recorded reason=%s", error)
+            logger.warning("moves of the clock not recorded err=%s", error)
 
     def rules(self) -> RoutingRules:
         """Return the present routing rules for records of clients."""

@@ -113,7 +113,7 @@ class DelayLevels:
         self._offsets = env.tables.delays
         self._clock = env.clock
         self.job: Final = Job(name="deliver-delayed", interval_s=math.inf, step=self.step)
-        self._timer = WakeupTimer(self.job.wake, "delayed messages", env.timers)
+        self._timer = WakeupTimer(self.job.wake, "delayed", env.timers)
         now_ms = env.clock.wall_ms()
         self._waits = {
             level: LevelDueTimes(level, self._end(level), now_ms=now_ms)
@@ -284,7 +284,7 @@ class DelayLevels:
             skipped = min(skipped, first_row - len(records))
         if skipped:
             logger.error(
-                "delayed messages damaged, not delivered level=%d count=%d", level, skipped
+                "delayed messages damaged, not delivered delay_level=%d count=%d", level, skipped
             )
         if next_offset > offset:
             await self._store_in_place(level, offset, next_offset, records)
@@ -319,7 +319,7 @@ class DelayLevels:
         correct = QueueOffset(max(min(offset, end), first))
         if correct != offset:
             logger.warning(
-                "delay level corrected level=%d was=%d is=%d first=%d end=%d",
+                "delay level corrected delay_level=%d before=%d after=%d first=%d end=%d",
                 level,
                 offset,
                 correct,

@@ -75,7 +75,7 @@ class TimedMessages:
         self._handover = TimerHandover(env.store, env.tables.timer_files, env.clock)
         self._pending_max = env.live.broker.timer_pending_max
         self.job: Final = Job(name="deliver-timed", interval_s=math.inf, step=self.step)
-        self._timer = WakeupTimer(self.job.wake, "timed messages", env.timers)
+        self._timer = WakeupTimer(self.job.wake, "timed", env.timers)
         self._wheel = TimerWheel()
         self._next = QueueOffset(-1)
         """Next message of the queue to add to the wheel; -1 = not begun."""
@@ -447,7 +447,7 @@ class TimedMessages:
             except StoreError as error:
                 self._is_dirty, refused = True, error
                 if not self._is_refused:
-                    logger.warning("progress of timed messages not saved error=%s", error)
+                    logger.warning("progress of timed messages not saved err=%s", error)
             else:
                 self._saved = candidate.checkpoint
                 self._store.session.timer_followed(self._saved.first_offset)

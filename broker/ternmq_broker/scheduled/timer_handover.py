@@ -49,7 +49,7 @@ class TimerHandover:
                 await self._files.retire()
             except OSError as error:
                 self._again_at_ms = now_ms + _AGAIN_MS
-                logger.error("timer files not retired, retry in a minute error=%s", error)
+                logger.error("timer files not retired, retry in a minute err=%s", error)
             else:
                 self._is_done = True
                 return None
@@ -74,7 +74,7 @@ class TimerHandover:
         try:
             await self._files.leave(log)
         except OSError as error:
-            logger.warning("timer log for RocketMQ not written error=%s", error)
+            logger.warning("timer log for RocketMQ not written err=%s", error)
 
     def _units_of(self, offsets: Ints) -> Units:
         """Return the units of messages by their queue offsets."""

@@ -22,14 +22,14 @@ class WakeupTimer:
 
     Args:
         wake: Wakes the job; called on the loop.
-        messages: Name of the messages that the job delivers, for the log.
+        kind: Kind of the messages that the job delivers, for the log.
         timers: Timers of the broker.
     """
 
-    def __init__(self, wake: Callable[[], None], messages: str, timers: Timers) -> None:
+    def __init__(self, wake: Callable[[], None], kind: str, timers: Timers) -> None:
         self._wake = wake
         self._timers = timers
-        self._messages = messages
+        self._kind = kind
         self._timer: TimerHandle | None = None
         self._due_at_s = math.inf
         self._failures = 0
@@ -77,12 +77,12 @@ class WakeupTimer:
         except TernError as error:
             self.set(min(_RETRY_S * 2**self._failures, _RETRY_MAX_S))
             if not self._failures:
-                logger.warning("%s wait, delivery fails error=%s", self._messages, error)
+                logger.warning("messages wait, delivery fails kind=%s err=%s", self._kind, error)
             self._failures = min(self._failures + 1, _DOUBLINGS_MAX)
             return False
         if self._failures:
             self._failures = 0
-            logger.info("%s are delivered again", self._messages)
+            logger.info("messages are delivered again kind=%s", self._kind)
         return has_more
 
     def _expired(self) -> None:

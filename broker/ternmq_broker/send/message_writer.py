@@ -259,7 +259,9 @@ class MessageWriter:
             if config is None:
                 remark = f"topic {topic!r} does not exist, and a send may not create it"
                 raise refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
-            logger.info("topic created topic=%s queues=%s by=send", topic, config.write_queues)
+            logger.info(
+                "topic created topic=%s queues=%s by=%s", topic, config.write_queues, "send"
+            )
             self.on_created()
         if Permission.WRITE not in config.permissions:
             remark = f"topic {topic!r} may not be written ({config.permissions.text})"

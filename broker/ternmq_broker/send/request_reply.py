@@ -43,7 +43,7 @@ class ReplyForwarder:
         if topic != self.topic or properties.get(MESSAGE_TYPE) != REPLY:
             return False
         if self.topics.add_missing(topic, now_ms=self.clock.wall_ms()):
-            logger.info("topic created topic=%s queues=1 by=reply", topic)
+            logger.info("topic created topic=%s queues=%s by=%s", topic, 1, "reply")
             self.on_created()
         return True
 

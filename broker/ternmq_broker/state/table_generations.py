@@ -238,7 +238,7 @@ def settle(
     check_refusals(root, found, is_slave=is_slave)
     for each in found:
         if each.refusal:
-            logger.error("table lost, waiting for the table of the master: %s", each.refusal)
+            logger.error("table lost, waiting for the table of the master reason=%r", each.refusal)
         main, taken = each.main, each.taken
         if taken is not None and taken is not main:
             logger.error(

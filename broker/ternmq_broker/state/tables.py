@@ -310,7 +310,7 @@ async def _disown(tables: Tables) -> None:
     try:
         await tables.timer_files.retire()
     except OSError as error:
-        logger.error("timer files of RocketMQ not retired error=%s", error)
+        logger.error("timer files of RocketMQ not retired err=%s", error)
 
 
 def _unsaved(found: StoredTables) -> frozenset[str]:

@@ -218,7 +218,7 @@ class StoreLoop:
             self._confirmations.check_store()
             if self._store.failure is None and not self._is_waiting:
                 self._is_waiting = True
-                logger.error("dispatch waits for space on the disk error=%s", error)
+                logger.error("dispatch waits for space on the disk err=%s", error)
             await asyncio.sleep(_SPACE_PAUSE_S)
             return True
         if self._is_waiting:

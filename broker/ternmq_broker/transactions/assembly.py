@@ -131,7 +131,7 @@ class Transactions:
         except (RefusedError, OSError) as error:
             if not self._is_failing:
                 self._is_failing = True
-                logger.error("states of transactions cannot be read yet error=%s", error)
+                logger.error("states of transactions cannot be read yet err=%s", error)
             return False
         self.table.work_known_from_ms = self._env.clock.monotonic_ms()
         self._ready.set()
@@ -142,7 +142,7 @@ class Transactions:
         try:
             self._transitions.write_ops()
         except TernError as error:
-            logger.warning("op message not stored yet error=%s", error)
+            logger.warning("op message not stored yet err=%s", error)
         return False
 
     def _keep(self) -> None:

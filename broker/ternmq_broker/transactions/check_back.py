@@ -145,7 +145,7 @@ class TransactionChecker:
                 after_ms = await self._check(entry, now_ms, plan)
             except TernError as error:
                 logger.warning(
-                    "transaction not checked transaction=%d error=%s", entry.transaction, error
+                    "transaction not checked transaction=%d err=%s", entry.transaction, error
                 )
             finally:
                 if table.is_open(entry):
@@ -254,7 +254,7 @@ class TransactionChecker:
         try:
             self.transitions.roll_back(expired, why=_WHY_EXPIRED)
         except TernError as error:
-            logger.warning("staged rows not rolled back yet count=%d error=%s", len(expired), error)
+            logger.warning("staged rows not rolled back yet count=%d err=%s", len(expired), error)
             return
         gone = sum(half is None for _, half in expired)
         self.counts.expired += len(expired)
@@ -293,14 +293,14 @@ class TransactionChecker:
                 self._never_stored(same[0], why, error)
             return
         except TernError as error:
-            logger.warning("half messages not stored count=%d error=%s", len(same), error)
+            logger.warning("half messages not stored count=%d err=%s", len(same), error)
             return
         if why:
             self.counts.parked += len(same)
             for change in same:
                 half = change.half
                 logger.warning(
-                    "transaction parked transaction=%d group=%s topic=%s message=%s reason=%s",
+                    "transaction parked transaction=%d group=%s topic=%s message_id=%s reason=%s",
                     half.transaction,
                     half.group,
                     half.topic,
@@ -316,7 +316,7 @@ class TransactionChecker:
         """
         half = change.half
         logger.warning(
-            "half message cannot be stored again transaction=%d group=%s error=%s",
+            "half message cannot be stored again transaction=%d group=%s err=%s",
             half.transaction,
             half.group,
             error,
@@ -325,7 +325,7 @@ class TransactionChecker:
             try:
                 self.transitions.roll_back([(change.entry, None)], why=why)
             except TernError as refused:
-                logger.warning("transaction not given up error=%s", refused)
+                logger.warning("transaction not given up err=%s", refused)
 
     def _give_up(self, entry: OpenTransaction) -> None:
         """Roll back a transaction whose half message is damaged or gone.
@@ -334,7 +334,7 @@ class TransactionChecker:
             TernError: The roll-back was not stored; the transaction is checked again.
         """
         logger.error(
-            "transaction given up transaction=%d offset=%d group=%s reason=%s",
+            "transaction given up transaction=%d log_offset=%d group=%s reason=%s",
             entry.transaction,
             entry.physical_offset,
             entry.group,

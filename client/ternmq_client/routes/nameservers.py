@@ -232,7 +232,7 @@ class NameServers:
                     return answer
                 refused = refused or answer
             except TransportError as error:
-                logger.warning("nameserver gave no answer address=%s error=%s", address, error)
+                logger.warning("nameserver gave no answer nameserver=%s err=%s", address, error)
                 failures.append(error)
                 await self._forget(connection)
             except ClosedError as error:
@@ -257,7 +257,7 @@ class NameServers:
     async def _connect(self, candidates: tuple[Address, ...]) -> Connection:
         connection = await self._env.network.connect(candidates, timeout_s=self._connect_timeout_s)
         self._connections[connection.address] = connection
-        logger.info("nameserver connected address=%s", connection.address)
+        logger.info("nameserver connected nameserver=%s", connection.address)
         return connection
 
     async def _forget(self, connection: Connection) -> None:

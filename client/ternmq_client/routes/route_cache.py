@@ -278,7 +278,7 @@ class RouteCache:
             if not isinstance(error, TernError):
                 raise error
             if self._is_answered:
-                logger.warning("routes retained, no nameserver answers error=%s", error)
+                logger.warning("routes retained, no nameserver answers err=%s", error)
             self._is_answered = False
             return False
         if due and not self._is_answered:

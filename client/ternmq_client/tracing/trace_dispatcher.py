@@ -103,7 +103,7 @@ class TraceDispatcher(Lifecycle):
                 await self._send(body, keys)
             except TernError as error:
                 if not self._failed:
-                    logger.warning("traces are not accepted error=%s", error)
+                    logger.warning("traces are not accepted err=%s", error)
                 self._failed += len(calls)
                 return bool(self._waiting)
         self._sent += len(calls)

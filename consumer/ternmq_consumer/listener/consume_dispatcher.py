@@ -122,7 +122,7 @@ class ConsumeDispatcher:
         """Log a failure of the listener; equal errors once in ten seconds, with their number."""
         kind = type(error).__name__
         for _, earlier, count in self._failures.end_window(asyncio.get_running_loop().time()):
-            logger.warning("listener failed again error=%s times=%s", earlier, count)
+            logger.warning("listener failed again err=%s count=%s", earlier, count)
         if self._failures.admits(__name__, kind):
             logger.warning(
                 "listener failed queue=%s messages=%s attempt=%s",
@@ -141,14 +141,15 @@ class ConsumeDispatcher:
             return
         request, began_s = min(self.called.items(), key=lambda item: item[1])
         logger.warning(
-            "listener outlives its consumer listener=%s calls=%s longest_s=%.1f queue=%s offset=%s "
-            "queues=%s: its messages, and those behind them in these queues, are delivered again",
+            "listener outlives its consumer listener=%s calls=%s longest_s=%.1f queue=%s offset=%s"
+            " queues=%s consequence=%r",
             self._listener,
             len(self.called),
             asyncio.get_running_loop().time() - began_s,
             request.assigned.queue,
             next((each.queue_offset for each in request.handout.messages[request.index :]), None),
             sorted({str(each.assigned.queue) for each in self.called}),
+            "its messages, and those behind them in these queues, are delivered again",
         )
         for each in self.called:
             if not each.is_over:
@@ -157,10 +158,10 @@ class ConsumeDispatcher:
     def report_uncancelled(self) -> None:
         """Log the calls that still run after their cancellation."""
         logger.warning(
-            "listener goes on after it was cancelled listener=%s calls=%s: the event loop cannot "
-            "end before it does",
+            "listener goes on after it was cancelled listener=%s calls=%s consequence=%r",
             self._listener,
             len(self.called),
+            "the event loop cannot end before it does",
         )
 
     def _plan(self, request: ConsumeRequest, after_s: float) -> None:

@@ -155,5 +155,5 @@ class StartOffsets:
         try:
             return await self.find(queue, since_ms)
         except TernError as error:
-            logger.warning("queue not taken over queue=%s error=%s", queue, error)
+            logger.warning("queue not taken over queue=%s err=%s", queue, error)
             return None

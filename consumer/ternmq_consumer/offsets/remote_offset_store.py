@@ -227,7 +227,7 @@ class RemoteOffsetStore:
                 try:
                     queried = await self.query(queue)
                 except TernError as error:
-                    logger.info("resets not queried broker=%s error=%s", broker_name, error)
+                    logger.info("resets not queried broker=%s err=%s", broker_name, error)
                     return
                 version = self._queried_versions.pop(queue, 0)
                 if queried is not None and self.reset(queue, queried.offset, version):
@@ -325,7 +325,7 @@ class RemoteOffsetStore:
         except TernError as error:
             logger.log(
                 logging.INFO if isinstance(error, TransportError) else logging.WARNING,
-                "offsets not committed broker=%s group=%s queues=%s error=%s",
+                "offsets not committed broker=%s group=%s queues=%s err=%s",
                 broker_name,
                 self._group,
                 len(wanted),

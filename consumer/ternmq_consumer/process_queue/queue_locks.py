@@ -259,7 +259,7 @@ class QueueLocks:
         if trouble:
             logger.log(
                 level,
-                "queues not locked broker=%s group=%s error=%s",
+                "queues not locked broker=%s group=%s err=%s",
                 broker_name,
                 self._group,
                 trouble,
@@ -275,7 +275,7 @@ class QueueLocks:
             connection = await self._brokers.broker(broker_name)
             await connection.call(UNLOCK_QUEUES, request, timeout_s=self._timeout_s)
         except TernError as error:
-            logger.info("queues not unlocked broker=%s error=%s", broker_name, error)
+            logger.info("queues not unlocked broker=%s err=%s", broker_name, error)
 
 
 def _locks(tokens: Mapping[MessageQueue, int]) -> list[groups.QueueLock]:

@@ -223,7 +223,7 @@ class PullLink:
                     pulled_queue.receiver.on_refused(error)
             logger.log(
                 logging.WARNING if is_lasting else logging.INFO,
-                "pull stream broke broker=%s id=%s queues=%s retry_s=%.1f reason=%s",
+                "pull stream broke broker=%s broker_id=%s queues=%s retry_s=%.1f reason=%s",
                 self._broker_name,
                 self._broker_id,
                 len(self._queues),
@@ -317,7 +317,7 @@ class PullLink:
                 return 0  # what a slave does not have, or not yet, its master knows
             elif code == ResponseCode.PULL_OFFSET_MOVED:
                 logger.warning(
-                    "offset corrected queue=%s from=%s to=%s min=%s max=%s",
+                    "offset out of range queue=%s from=%s to=%s min_offset=%s max_offset=%s",
                     pulled_queue.queue,
                     pulled_queue.next_offset,
                     pulled.next_offset,
@@ -343,7 +343,7 @@ class PullLink:
     def _end(self, pulled_queue: PulledQueue, error: RefusedError) -> None:
         """Drop a subscription that the broker has ended."""
         logger.warning(
-            "queue is gone queue=%s offset=%s reason=%s",
+            "queue is gone queue=%s offset=%s err=%s",
             pulled_queue.queue,
             pulled_queue.next_offset,
             error,

@@ -235,7 +235,7 @@ class PushAssignment:
         leases = await self._locks.take(queues)
         for queue in queues:
             if queue not in leases:
-                logger.debug("queue not taken over queue=%s reason=no lock", queue)
+                logger.debug("queue not locked queue=%s", queue)
         return leases
 
     async def _give_back(self, leaving: Iterable[AssignedQueue]) -> None:

@@ -71,4 +71,4 @@ class SeekingPushConsumer(SeekingConsumer[bool]):
         return all([await owning.seek(*each) for each in offsets if each[0] in owning.queues])
 
     def _fail(self, error: TernError) -> None:
-        logger.warning("seek failed error=%s", error)
+        logger.warning("seek failed err=%s", error)

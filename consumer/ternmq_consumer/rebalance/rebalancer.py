@@ -337,7 +337,10 @@ class Rebalancer:
                 reply = await connection.call(LIST_MEMBERS, request, timeout_s=self._timeout_s)
             except TernError as error:
                 logger.info(
-                    "members not listed broker=%s id=%s error=%s", broker_name, broker_id, error
+                    "members not listed broker=%s broker_id=%s err=%s",
+                    broker_name,
+                    broker_id,
+                    error,
                 )
                 refused = error if isinstance(error, RefusedError) else refused
                 continue
@@ -360,7 +363,7 @@ class Rebalancer:
         before = self._troubles.pop(topic, None)
         if not trouble:
             if before is not None:
-                logger.info("rebalance group=%s topic=%s works again", self._group, topic)
+                logger.info("rebalance works again group=%s topic=%s", self._group, topic)
             return
         now_ms = self._wall_ms()
         now = self._troubles[topic] = before or _Trouble(now_ms)
@@ -373,7 +376,7 @@ class Rebalancer:
         if trouble != now.text or (is_warning and not now.is_warned):
             logger.log(
                 logging.WARNING if is_warning else logging.INFO,
-                "rebalance group=%s topic=%s: %s",
+                "rebalance fails group=%s topic=%s reason=%s",
                 self._group,
                 topic,
                 trouble,

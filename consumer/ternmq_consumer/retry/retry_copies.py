@@ -83,6 +83,6 @@ class RetryCopies:
                 born_at_ms=message.born_at_ms,
             )
         except TernError as error:
-            logger.warning("retry copy not sent message=%s error=%s", message.message_id, error)
+            logger.warning("retry copy not sent message_id=%s err=%s", message.message_id, error)
             return False
         return result.status is SendStatus.SEND_OK

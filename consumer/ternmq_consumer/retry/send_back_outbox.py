@@ -151,7 +151,9 @@ class SendBackOutbox:
             try:
                 self._tasks.spawn(self._empty(broker_name, outbox), f"send back {broker_name}")
             except ClosedError:
-                logger.info("not sent back since the consumer is being closed lot=%s", batch.queue)
+                logger.info(
+                    "not sent back since the consumer is being closed queue=%s", batch.queue
+                )
 
     async def _empty(self, broker_name: str, outbox: deque[tuple[SendBackBatch, int]]) -> None:
         try:
@@ -209,7 +211,7 @@ class SendBackOutbox:
             reply = await connection.call(SEND_BACK, request, timeout_s=self._timeout_s)
         except TernError as error:
             logger.warning(
-                "messages not sent back broker=%s group=%s messages=%s error=%s",
+                "messages not returned broker=%s group=%s messages=%s err=%s",
                 broker_name,
                 self._group,
                 count,
@@ -221,7 +223,8 @@ class SendBackOutbox:
         refusals = [status for status in reply.outcomes if status.code]
         if refusals:
             logger.warning(
-                "messages not sent back broker=%s group=%s messages=%s of=%s reason=%s [%s]",
+                "messages refused by the broker broker=%s group=%s messages=%s count=%s reason=%s"
+                " code=%s",
                 broker_name,
                 self._group,
                 len(refusals),

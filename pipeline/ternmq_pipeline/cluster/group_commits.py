@@ -57,7 +57,7 @@ class GroupCommits:
             left = [queue for queue, why in refused.items() if self._is_outdated(queue, why)]
             for queue in refused.keys() - set(left):
                 logger.info(
-                    "offset not committed group=%s queue=%s offset=%s kept=%s reason=%s",
+                    "offset refused group=%s queue=%s offset=%s kept=%s reason=%s",
                     self._group,
                     queue,
                     offsets[queue],
@@ -78,9 +78,7 @@ class GroupCommits:
         except TernError as error:
             if error.retryable:
                 raise
-            logger.info(
-                "offset not committed group=%s queue=%s error=%s", self._group, queue, error
-            )
+            logger.info("offset not committed group=%s queue=%s err=%s", self._group, queue, error)
             return
         self._versions[queue] = reply.version
 

@@ -148,7 +148,9 @@ def abort_parts(parts: Sequence[StagedPartition | None], *, open_stager: OpenSta
                 roll_back(stager, staged, batch)
         except TernError as error:
             logger.warning(
-                "rows remain until stagingTimeout, or %r error=%s", batch.rollback_command, error
+                "rows remain until stagingTimeout or this command command=%r err=%s",
+                batch.rollback_command,
+                error,
             )
 
 

@@ -138,10 +138,10 @@ def roll_back(stager: Stager, staged: StagedMessages, batch: BatchIdentity) -> N
         if isinstance(error, EndFailed):
             left, over = error.failures - error.not_open, error.not_open
         if over:
-            logger.warning("rows not rolled back, they had ended before or are gone rows=%d", over)
+            logger.warning("rows not rolled back, they ended before or are gone rows=%d", over)
         if left:
             logger.warning(
-                "rows not rolled back; rolled back by stagingTimeout, or by %r rows=%d error=%s",
+                "rows are left to stagingTimeout or this command command=%r rows=%d err=%s",
                 batch.rollback_command,
                 left,
                 error,

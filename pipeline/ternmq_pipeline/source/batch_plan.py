@@ -66,4 +66,4 @@ def _begin_and_end(
 
 def _warn(warnings: list[str]) -> None:
     for warning in warnings:
-        logger.warning("messages are gone: %s", warning)
+        logger.warning("messages are gone reason=%r", warning)

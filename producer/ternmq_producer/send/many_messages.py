@@ -165,7 +165,7 @@ async def _answers(sender: MessageSender, count: int, verb: str) -> AsyncGenerat
             await done
     except asyncio.CancelledError:
         logger.warning(
-            "%s was cancelled group=%s messages=%s without_answer=%s: may be stored",
+            "send was cancelled, messages may be stored call=%s group=%s messages=%s unanswered=%s",
             verb,
             sender.group,
             count,

@@ -214,7 +214,7 @@ class BrokerLink:
             self._client.look_for(self.broker_name)
             level = logging.INFO if isinstance(error, TransportError) else logging.WARNING
             if self._failures == 1 or level == logging.WARNING:
-                logger.log(level, "send stream lost broker=%s error=%s", self.broker_name, error)
+                logger.log(level, "send stream lost broker=%s err=%s", self.broker_name, error)
             self.is_down = True
             self._owner.failed(self)
             self._away = error if isinstance(error, Unreachable) else None
@@ -371,7 +371,7 @@ class BrokerLink:
     def _leave_out(self, error: TernError) -> None:
         """Send messages to other brokers for a moment, since this one refuses all."""
         if not self._is_draining:
-            logger.info("broker accepts no messages at present error=%s", error)
+            logger.info("broker accepts no messages at present err=%s", error)
         self._away, self._is_draining = error, True
         if self._leaving is not None:
             self._leaving.cancel()

@@ -37,11 +37,13 @@ async def decide(blocking: Blocking, function: Callable[..., Any], *args: object
             if isawaitable(value):
                 value = await value
     except Exception:
-        logger.exception("transaction unknown: the application's function raised")
+        logger.exception("transaction unknown, the application's function raised")
         return Resolution.UNKNOWN
     if isinstance(value, Resolution):
         return value
-    logger.error("transaction unknown: the application's function returned %r", value)
+    logger.error(
+        "transaction unknown, the application's function returned no resolution value=%r", value
+    )
     return Resolution.UNKNOWN
 
 
@@ -102,7 +104,7 @@ class TransactionChecks:
             message = decode_single(question.record, broker_name, check_crc=False)
         except CorruptRecord as error:
             logger.error(
-                "check of a transaction unreadable broker=%s transaction=%d error=%s",
+                "check of a transaction unreadable broker=%s transaction=%d err=%s",
                 broker_name,
                 question.transaction_offset,
                 error,

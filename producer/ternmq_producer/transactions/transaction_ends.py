@@ -65,7 +65,7 @@ class EndLink:
                 self._failure = error
                 if self._failures == 1:
                     logger.warning(
-                        "ends of transactions wait broker=%s error=%s", self.broker_name, error
+                        "ends of transactions wait broker=%s err=%s", self.broker_name, error
                     )
             self._expire()
             await self._client.env.timers.sleep(

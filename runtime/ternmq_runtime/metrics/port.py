@@ -166,7 +166,7 @@ class _Requests(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Log a request as a debug line."""
-        logger.debug("request answered from=%s text=%r", self.client_address[0], format % args)
+        logger.debug("request answered address=%s text=%r", self.client_address[0], format % args)
 
 
 class _HttpServer(ThreadingHTTPServer):
@@ -192,7 +192,7 @@ class _HttpServer(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        logger.debug("request failed from=%s", client_address[0], exc_info=True)
+        logger.debug("request failed address=%s", client_address[0], exc_info=True)
 
     def server_bind(self) -> None:
         # The base looks up its own name besides, which may wait for a name server.

@@ -108,7 +108,7 @@ class AuditTrail:
             )
         except OSError as error:
             if not self.failures:
-                logger.error("audit trail not written file=%s reason=%s", self._path, error)
+                logger.error("audit trail not written file=%s err=%s", self._path, error)
             self.failures += 1
             return False
         if self.failures:

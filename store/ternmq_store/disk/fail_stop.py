@@ -65,7 +65,7 @@ class FailStopFileSystem:
         if self.failure is None:
             self.failure = error
             root = self._root
-            logger.error("store failed, read-only from now on root=%s error=%s", root, error)
+            logger.error("store failed, read-only from now on folder=%s err=%s", root, error)
 
     def lose(self, path: Path) -> FileLost:
         """Record and return the loss of the file at `path` to another process."""

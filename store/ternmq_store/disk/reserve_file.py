@@ -51,7 +51,7 @@ def keep_reserve(files: FileSystem, root: Path) -> None:
             else:
                 return
     files.remove(path)
-    logger.warning("disk full: no space is kept for the next start root=%s", root)
+    logger.warning("disk full: no space is kept for the next start folder=%s", root)
 
 
 def replace_file_from_reserve(

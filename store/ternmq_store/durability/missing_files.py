@@ -115,7 +115,7 @@ class MissingFileCheck:
         """Record the result of `task`: a missing file makes the store read-only."""
         if task.error is not None and not self._has_logged_error:
             self._has_logged_error = True
-            logger.warning("files of the store cannot be checked error=%s", task.error)
+            logger.warning("files of the store cannot be checked err=%s", task.error)
         for place in task.missing:
             if place.is_current():
                 self._files.lose(place.path)

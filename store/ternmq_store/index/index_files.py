@@ -103,7 +103,7 @@ class IndexFiles:
                 found.append(repair(files, info, 1 << 62))
             dropped = [folder / other for other in names[len(found) :]]
             if dropped:
-                logger.warning("index files dropped from=%s count=%d", dropped[0], len(dropped))
+                logger.warning("index files dropped file=%s count=%d", dropped[0], len(dropped))
             _remove(files, dropped)
             break
         return cls(files, root, sizes, clock, found)
@@ -257,7 +257,7 @@ class IndexFiles:
             created.follow(self._read[-1].header)
         file.park()
         self._newest = name
-        logger.info("index file created path=%s entries=%d", path, self._sizes.entries)
+        logger.info("index file created file=%s entries=%d", path, self._sizes.entries)
         return created
 
     def prepare_due(self) -> IndexTask | None:
@@ -287,7 +287,7 @@ class IndexFiles:
         if error is not None:
             if not is_full(error) and not is_exhausted(error):
                 raise error
-            logger.warning("index file not created in advance error=%s", error)
+            logger.warning("index file not created in advance err=%s", error)
             return
         if task.path is None:
             return
@@ -303,7 +303,7 @@ class IndexFiles:
         self._written.append(file)
         self._ahead.add(task.path)
         logger.info(
-            "index file created in advance path=%s entries=%d", task.path, task.sizes.entries
+            "index file created in advance file=%s entries=%d", task.path, task.sizes.entries
         )
 
     def cut(self, end: PhysicalOffset) -> None:
@@ -340,7 +340,7 @@ class IndexFiles:
         self._close_written()
         first = [info.path for info in self._read].index(path)
         self._read, dropped = self._read[:first], self._read[first:]
-        logger.warning("index files dropped from=%s count=%d", path, len(dropped))
+        logger.warning("index files dropped file=%s count=%d", path, len(dropped))
         _remove(self._files, [info.path for info in dropped])
         self._newest = self._read[-1].path.name if self._read else ""
         self._begin()

@@ -412,7 +412,7 @@ class CommitLog:
             return
         if error is not None:
             if self._shortage is None:
-                logger.warning("next file of the commit log not created error=%s", error)
+                logger.warning("next file of the commit log not created err=%s", error)
             self._shortage = error
             return
         self._shortage, self._is_wanted = None, False
@@ -426,7 +426,7 @@ class CommitLog:
     def _filled(self, task: FillTask, error: OSError | None) -> None:
         if error is not None:
             check_only_full(error)
-            logger.warning("file of the commit log not filled in advance error=%s", error)
+            logger.warning("file of the commit log not filled in advance err=%s", error)
         step = PhysicalOffset(self._unfilled + task.end - task.start)
         self._unfilled = step if error is None and self.files.has(step) else _EVERYTHING
 

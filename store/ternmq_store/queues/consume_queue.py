@@ -243,7 +243,7 @@ class ConsumeQueue(AppendedFiles):
             offset > self.end and self.files.files and not can_be(offset, unit)
         ):
             logger.warning(
-                "record not added to its queue topic=%s queue=%d offset=%d end=%d physical=%d",
+                "record not added to its queue topic=%s queue=%d offset=%d end=%d log_offset=%d",
                 self.topic,
                 self.queue_id,
                 offset,
@@ -279,7 +279,7 @@ class ConsumeQueue(AppendedFiles):
         there = self.unit(offset)
         if there.size != PADDING_SIZE:
             logger.warning(
-                "consume queue unit was wrong topic=%s queue=%d offset=%d was=%s is=%s",
+                "consume queue unit was wrong topic=%s queue=%d offset=%d before=%s after=%s",
                 self.topic,
                 self.queue_id,
                 offset,

@@ -127,7 +127,7 @@ class ConsumeQueues:
             try:
                 check_topic(topic)
             except IllegalName as error:
-                logger.warning("folder left alone path=%s reason=%s", folder / topic, error)
+                logger.warning("folder left alone folder=%s err=%s", folder / topic, error)
                 continue
             for name in self._files.folders(folder / topic):
                 if name.isascii() and name.isdigit() and name == str(int(name)):

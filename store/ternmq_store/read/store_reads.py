@@ -445,7 +445,7 @@ class StoreReads:
         if not bad.is_there:
             self._dangling.add(bad)
         elif self.quarantine.add(bad.start, PhysicalOffset(bad.start + bad.size), bad.reason):
-            logger.error("damaged record not served offset=%d size=%d reason=%s", *bad[:3])
+            logger.error("damaged record not served log_offset=%d bytes=%d reason=%s", *bad[:3])
 
     def release(self, plan: ColdRead | ColdRecord) -> None:
         """Release the files that `plan` holds. `finish` calls it too."""

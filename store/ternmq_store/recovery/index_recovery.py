@@ -182,7 +182,7 @@ def _catch_up(
         if found.is_blank:
             end = PhysicalOffset(file.end)
         elif end == at:
-            logger.warning("index skipped unreadable records at=%d error=%s", at, found.error)
+            logger.warning("index skipped unreadable records log_offset=%d err=%s", at, found.error)
             good = find_good(log, PhysicalOffset(at + 1))
             end = PhysicalOffset(limit if good is None else min(limit, good.offset))
         at = end

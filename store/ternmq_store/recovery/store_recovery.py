@@ -61,7 +61,7 @@ def hold_and_open(
         what = f"data directory {root} cannot be used: {error}{_needs(files, root, error)}"
         raise StoreError(what) from error
     logger.info(
-        "store opened root=%s was_clean=%s log_files=%s scanned_from=%s end=%s cut_bytes=%s"
+        "store opened folder=%s was_clean=%s log_files=%s scanned_from=%s end=%s cut_bytes=%s"
         " cut_reason=%r records_scanned=%s queues=%s queues_rebuilt=%s findings=%s",
         root,
         *astuple(opened.report)[:-1],

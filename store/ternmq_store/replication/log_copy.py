@@ -72,7 +72,7 @@ class LogCopy:
         end = PhysicalOffset(min(error.offset + size, self._log.end))
         self._session.quarantine.add(error.offset, end, error.reason)
         logger.error(
-            "replicated record is damaged start=%d end=%d reason=%r",
+            "replicated record is damaged log_offset=%d log_end=%d reason=%r",
             error.offset,
             end,
             error.reason,

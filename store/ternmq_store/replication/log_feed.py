@@ -212,7 +212,9 @@ class LogFeed:
         may have named an offset at which no record begins.
         """
         if cold.bad is not None:
-            logger.warning("no record to pass on start=%d end=%d reason=%r", *astuple(cold.bad))
+            logger.warning(
+                "no record to pass on log_offset=%d log_end=%d reason=%r", *astuple(cold.bad)
+            )
         return cold.found
 
     def checksum(self, start: PhysicalOffset, end: PhysicalOffset) -> LogChecksum:

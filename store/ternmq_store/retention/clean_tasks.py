@@ -160,4 +160,4 @@ class FileRemoval:
             mapped.close()
         except BufferError as error:
             # The memory stays until the end of the process. The file can be removed all the same.
-            logger.error("file still read while it was deleted base=%s %s", mapped.base, error)
+            logger.error("file still read while it was deleted file=%s err=%s", mapped.base, error)

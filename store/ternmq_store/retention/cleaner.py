@@ -143,14 +143,14 @@ class Cleaner:
     def note_disk_use(self, task: DiskUse) -> bool:
         """Record the result of `task`. Return whether a pass may be due at once."""
         if task.error is not None:
-            logger.warning("use of the disk not known error=%s", task.error)
+            logger.warning("use of the disk not known err=%s", task.error)
             return False
         before, self.used_share = self.level, task.used_share
         self.level = disk_level(task.used_share, self.config)
         if self.level is not before:
-            write = logger.info if self.level is DiskLevel.NORMAL else logger.warning
-            write(
-                "disk level=%s was=%s used=%.1f%% messages=%s",
+            logger.log(
+                logging.INFO if self.level is DiskLevel.NORMAL else logging.WARNING,
+                "disk use=%s before=%s used_percent=%.1f sends=%s",
                 self.level.name,
                 before.name,
                 100 * self.used_share,
@@ -361,7 +361,7 @@ class Cleaner:
                 self._leaving.popleft()
         if task.error is not None:
             logger.warning(
-                "files not deleted, retry follows count=%d error=%s",
+                "files not deleted, retry follows count=%d err=%s",
                 len(self._leaving),
                 task.error,
             )

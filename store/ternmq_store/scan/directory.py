@@ -100,7 +100,7 @@ class StoreDirectory:
         self._unit_file_bytes: int | None = None
 
     def _log_reason(self, reason: str) -> None:
-        logger.warning("notes of a store ignored path=%s reason=%s", self.root, reason)
+        logger.warning("notes of a store ignored folder=%s reason=%s", self.root, reason)
 
     def source(self, log_end: int | None = None) -> LogSource:
         """Return the source of the log up to a log offset; None = `log_end`."""
@@ -224,7 +224,7 @@ class StoreDirectory:
                 units.end = QueueOffset(units.end - 1)
         if units.end < written:
             logger.warning(
-                "an unclosed log ends before one of its queues path=%s messages=%d to %d",
+                "an unclosed log ends before one of its queues folder=%s from=%d to=%d",
                 folder,
                 units.end,
                 written - 1,
@@ -274,7 +274,7 @@ def _fitted(files: FileSystem, plan: LogFilePlan) -> FileSystem:
     strays = (stray.file for stray in plan.strays)
     for odd in (*plan.misnamed, *strays, *plan.long, *plan.short):
         logger.warning(
-            "a file of the log has a wrong length, the next start repairs it path=%s bytes=%d",
+            "a file of the log has a wrong length, the next start repairs it file=%s bytes=%d",
             odd.path,
             odd.file_bytes,
         )

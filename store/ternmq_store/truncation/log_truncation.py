@@ -142,7 +142,7 @@ def _announce(files: FileSystem, root: Path, at: PhysicalOffset) -> Truncation:
     cut = _scan_tail(files, found, at, flushed=session.flushed)
     cut = replace(cut, kept=_copy_tail(files, root, found, at, cut.end))
     logger.warning(
-        "log is cut root=%s at=%d end=%d records=%d first=%s last=%s kept=%s",
+        "log is cut folder=%s log_offset=%d end=%d records=%d first=%s last=%s copy=%s",
         root,
         at,
         cut.end,
@@ -285,7 +285,7 @@ def _copy_tail(
         return path if end > start else None
     try:
         if files.used_share(root) > USED_SHARE_MAX:
-            logger.warning("cut records not copied, the disk is too full root=%s", root)
+            logger.warning("cut records not copied, the disk is too full folder=%s", root)
             return None
         files.make_folder(folder)
         _remove_old_copies(files, folder)
@@ -293,7 +293,7 @@ def _copy_tail(
     except OSError as error:
         if not is_full(error):
             raise
-        logger.warning("cut records not copied root=%s error=%s", root, error)
+        logger.warning("cut records not copied folder=%s err=%s", root, error)
         return None
     return path
 

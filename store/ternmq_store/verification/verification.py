@@ -226,13 +226,13 @@ class Verification:
             self._note_entries(piece.repaired, str(piece.info.path))
             piece.repaired = 0
             if error is not None:
-                logger.warning("index not verified file=%s error=%s", piece.info.path, error)
+                logger.warning("index not verified file=%s err=%s", piece.info.path, error)
                 piece.is_over = True
             return None
         for file in piece.held:
             file.release()
         if error is not None:
-            logger.warning("log not verified offset=%d error=%s", piece.start, error)
+            logger.warning("log not verified log_offset=%d err=%s", piece.start, error)
             file_bytes = self._log.files.file_bytes
             self.offset = PhysicalOffset(piece.start - piece.start % file_bytes + file_bytes)
             return None
@@ -245,7 +245,7 @@ class Verification:
         ):
             self.records_damaged += 1
             logger.error(
-                "damaged record found offset=%d end=%d reason=%s",
+                "damaged record found log_offset=%d log_end=%d reason=%s",
                 piece.bad.start,
                 piece.bad.end,
                 piece.bad.reason,
@@ -275,7 +275,7 @@ class Verification:
     def units_done(self, check: UnitsCheck, error: OSError | None = None) -> None:
         """Mend what a comparison that has run found."""
         if error is not None:
-            logger.warning("consume queues not verified error=%s", error)
+            logger.warning("consume queues not verified err=%s", error)
             self._open_keys = None
             return
         if check.index is not None:

@@ -373,7 +373,9 @@ def test_two_brokers_of_one_name_are_each_logged_once(
     said = [record.getMessage() for record in caplog.records if "another" in record.getMessage()]
     assert len(said) == 2
     for line, own, rival in ((said[0], one, other), (said[1], other, one)):
-        assert line.startswith("another process is registered as broker name=broker-a id=0")
+        assert line.startswith(
+            "another process is registered as broker broker=broker-a broker_id=0"
+        )
         assert f" address=127.0.0.1:{rival.port} own_address=127.0.0.1:{own.port} " in line
 
 

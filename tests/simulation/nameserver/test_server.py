@@ -248,11 +248,11 @@ def test_sixteen_brokers_coming_and_going_are_all_logged_by_name() -> None:
         run(main)
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     lines = [line for line in lines if line["logger"] == "ternmq_nameserver.service"]
-    for event in ("broker registered", "topics changed", "broker expired"):
+    for event in ("broker registered", "topics changed", "broker removed"):
         told = [line for line in lines if line["message"].startswith(event)]
         assert [line["broker"] for line in told] == names, event
     [first] = [line for line in lines if line["message"].startswith("broker registered")][:1]
-    assert (first["cluster"], first["id"], first["endpoints"]) == ("c", 0, "broker-0:10911")
+    assert (first["cluster"], first["broker_id"], first["endpoints"]) == ("c", 0, "broker-0:10911")
 
 
 def test_topics_and_brokers_come_in_pages_that_nothing_moves() -> None:

@@ -184,7 +184,7 @@ def test_refusals_are_logged_each_time_their_reason_changes(
         await session.close()
         await running
         lost = [each for each in caplog.records if each.getMessage().startswith("session lost")]
-        reasons = [each.getMessage().partition("error=")[2] for each in lost]
+        reasons = [each.getMessage().partition("err=")[2] for each in lost]
         levels = [each.levelname for each in lost]
         assert levels == ["INFO", "WARNING", "WARNING"]
         assert "the broker restarts" in reasons[0]

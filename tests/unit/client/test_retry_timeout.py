@@ -128,5 +128,5 @@ def test_log_says_what_is_waited_for_and_how_long_still_once_in_a_while(
     with caplog.at_level(logging.WARNING, "ternmq_client.retry_timeout"):
         lasts(AWAY, timeout_s=60)
     told = [record.getMessage() for record in caplog.records]
-    assert told[0] == f"waiting for the cluster left_s=60 (retryTimeout) reason={AWAY}"
+    assert told[0] == f"waiting for the cluster left_s=60 option=retryTimeout reason={AWAY}"
     assert 5 <= len(told) <= 6

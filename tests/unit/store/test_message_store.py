@@ -57,7 +57,7 @@ def test_log_names_each_finding_of_an_opening(
     (line,) = [one for one in caplog.records if "store opened" in one.getMessage()]
     assert isinstance(line.args, tuple)
     told = dict(zip(re.findall(r"(\w+)=%", line.msg), line.args, strict=True))
-    assert told == {"root": ROOT, **asdict(report)} | {"findings": 0}
+    assert told == {"folder": ROOT, **asdict(report)} | {"findings": 0}
 
 
 def test_dispatched_records_are_read_back_whole() -> None:

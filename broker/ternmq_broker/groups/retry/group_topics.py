@@ -78,6 +78,6 @@ class GroupTopics:
                 known.retention_ms,
             )
         self.topics.put(config, now_ms=self.clock.wall_ms())
-        logger.info("topic put topic=%s queues=%s by=group", topic, queues)
+        logger.info("topic created topic=%s queues=%s by=%s", topic, queues, "group")
         self.on_created()
         return config

@@ -264,7 +264,7 @@ class SendBackService:
             for index, _ in batch.messages:
                 outcomes[index].CopyFrom(status_of(error))
             logger.warning(
-                "messages not sent back group=%s messages=%s error=%s",
+                "messages not sent back group=%s messages=%s err=%s",
                 group,
                 len(batch.records),
                 error,

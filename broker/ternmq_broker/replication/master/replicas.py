@@ -158,7 +158,7 @@ class Replicas:
         end, now_ms = self.store.max_physical, self.clock.monotonic_ms()
         if self._in_sync.acknowledge(follower, offset, end=end, now_ms=now_ms):
             logger.info(
-                "slave is in sync broker_id=%s acknowledged=%s from=%s",
+                "slave is in sync broker_id=%s acknowledged=%s log_end=%s",
                 follower.broker_id,
                 offset,
                 end,
@@ -189,7 +189,7 @@ class Replicas:
         ceased = self._in_sync.expire_silent(end=end, now_ms=self.clock.monotonic_ms())
         for follower in ceased:
             logger.warning(
-                "slave is no longer in sync broker_id=%s acknowledged=%s end=%s",
+                "slave is no longer in sync broker_id=%s acknowledged=%s log_end=%s",
                 follower.broker_id,
                 follower.acknowledged,
                 end,
@@ -236,8 +236,8 @@ class Replicas:
         self._confirmations.are_replicas_enough = is_enough
         if is_enough is not self._was_enough:
             self._was_enough = is_enough
-            log = logger.info if is_enough else logger.warning
-            log("slaves counting=%s needed=%s", in_sync.counting, in_sync.needed)
+            level = logging.INFO if is_enough else logging.WARNING
+            logger.log(level, "slaves counting=%s needed=%s", in_sync.counting, in_sync.needed)
 
     def _needed_from(self) -> PhysicalOffset | None:
         """Return the first byte of the log that a slave still needs; None without slaves."""

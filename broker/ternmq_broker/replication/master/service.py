@@ -114,7 +114,7 @@ class FollowService:
         reply = replication.FollowReply(accepted=answer)
         if not isinstance(decided, FollowFrom):
             logger.warning(
-                "slave has to cut its log broker_id=%s peer=%s end=%s epochs=%s decided=%s",
+                "slave has to cut its log broker_id=%s address=%s log_end=%s epochs=%s decided=%s",
                 hello.broker_id,
                 peer,
                 slave.end,
@@ -188,7 +188,7 @@ class FollowService:
     async def _feed(self, sender: LogSender) -> None:
         follower = sender.follower
         logger.info(
-            "slave follows broker_id=%s peer=%s from=%s end=%s",
+            "slave follows broker_id=%s address=%s log_offset=%s log_end=%s",
             follower.broker_id,
             sender.peer,
             follower.sent,
@@ -205,7 +205,7 @@ class FollowService:
         finally:
             self._replicas.disconnected(sender)
             logger.warning(
-                "slave gone broker_id=%s peer=%s acknowledged=%s reason=%s",
+                "slave gone broker_id=%s address=%s acknowledged=%s reason=%s",
                 follower.broker_id,
                 sender.peer,
                 follower.acknowledged,
@@ -218,7 +218,9 @@ class FollowService:
             if len(self._refused) >= _REFUSED_MAX:
                 self._refused.clear()
             self._refused[broker_id] = reason
-            logger.warning("slave refused broker_id=%s peer=%s reason=%s", broker_id, peer, reason)
+            logger.warning(
+                "slave refused broker_id=%s address=%s reason=%s", broker_id, peer, reason
+            )
 
     def _check_open(self) -> None:
         self._admission.check()

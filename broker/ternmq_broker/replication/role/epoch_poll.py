@@ -168,7 +168,7 @@ class EpochPoll:
                 accepted.append(EpochAnswer(answer, member.endpoints, reply.broker_id))
         for who, doubt in self._doubts.items():
             if before.get(who) != doubt:  # a waiting master polls each second
-                logger.error("answer rejected from=%s reason=%s", who, doubt)
+                logger.error("answer rejected member=%s reason=%s", who, doubt)
         asked = [
             *(str(address) for address, _ in from_nameservers),
             *(str(member.endpoints[0]) for member, _ in ours),
@@ -243,7 +243,7 @@ class EpochPoll:
                 ) as connection:
                     return await ask(connection)
         except (TernError, TimeoutError) as error:
-            logger.debug("no answer address=%s error=%s", addresses[0], error)
+            logger.debug("no answer address=%s err=%s", addresses[0], error)
             return None
 
 

@@ -133,7 +133,7 @@ class MemberDiscovery:
                 request = nameserver.GetClusterRequest(broker_name=self.name)
                 reply = await connection.call(GET_CLUSTER, request, timeout_s=_ASK_TIMEOUT_S)
         except TernError as error:
-            logger.debug("nameserver gave no answer nameserver=%s error=%s", address, error)
+            logger.debug("nameserver gave no answer nameserver=%s err=%s", address, error)
             return ()
         hosts = [address.host, *(each.host for each in self._nameservers)]
         return self._members_of(reply.brokers, hosts)

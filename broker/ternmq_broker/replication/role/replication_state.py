@@ -90,7 +90,7 @@ class ReplicationState:
             )
         if record.epochs and doubt_of(record.highest_known, newest(record.epochs)):
             logger.error(
-                "highest epoch may be made up: highest=%s log=%s repair=%r",
+                "highest epoch may be made up epoch=%s log_epoch=%s repair=%r",
                 record.highest_known,
                 newest(record.epochs),
                 repair,
@@ -163,7 +163,7 @@ class ReplicationState:
             return replace(_with_epoch(record, number, start, store_id), is_master=is_master)
 
         await self._change(change)
-        logger.info("epoch begins number=%s start=%s", number, start)
+        logger.info("epoch begins epoch=%s log_offset=%s", number, start)
 
     async def promote(self, number: int, start: PhysicalOffset, *, store_id: str) -> None:
         """Begin an epoch like `begin_epoch`, and make this member the master."""
@@ -173,7 +173,7 @@ class ReplicationState:
             return replace(begun, is_master=True, is_replicated=True)
 
         await self._change(change)
-        logger.info("promoted epoch=%s start=%s", number, start)
+        logger.info("promoted epoch=%s log_offset=%s", number, start)
 
     async def become_slave(self, highest_epoch: int, *, confirmed: PhysicalOffset) -> None:
         """Make this member a slave from the next term on. Durable when it returns.
@@ -295,7 +295,7 @@ class ReplicationState:
             await self._change(lambda record: record, in_both=False)
         except StoreError as error:
             if not self._is_failing:
-                logger.error("replication state not saved error=%s", error)
+                logger.error("replication state not saved err=%s", error)
             self._is_failing = True
             return False
         self._is_failing = False

@@ -118,9 +118,9 @@ async def decide(
         if decision.reason != reason:
             reason = decision.reason
             logger.warning(
-                "master waits: nothing is served until a NameServer or another member confirms it;"
+                "master waits and serves nothing until a NameServer or another member confirms it,"
                 " if no newer master can exist, start it with --force-master"
-                " name=%s reason=%r asked=%s unreachable=%s",
+                " broker=%s reason=%r asked=%s unreachable=%s",
                 name,
                 reason,
                 named(asked.answered),

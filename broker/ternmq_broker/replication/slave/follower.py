@@ -179,7 +179,7 @@ class LogFollower:
         """Record why the slave does not follow; a new reason is logged."""
         if problem != self._problem and not self._is_leaving:
             logger.warning(
-                "master not followed broker=%s id=%s master=%s reason=%s",
+                "master not followed broker=%s broker_id=%s master=%s reason=%s",
                 self._member.identity.name,
                 self._member.identity.broker_id,
                 self._master or "unknown",
@@ -275,7 +275,7 @@ class LogFollower:
         self._acknowledged = PhysicalOffset(-1)
         self._problem = ""
         logger.info(
-            "master followed broker=%s id=%s master=%s epoch=%s from=%s",
+            "master followed broker=%s broker_id=%s master=%s epoch=%s log_offset=%s",
             self._member.identity.name,
             self._member.identity.broker_id,
             self._master,
@@ -347,7 +347,7 @@ class LogFollower:
                     await asyncio.sleep(_BUSY_PAUSE_S)
 
     def _log_full(self, error: StoreFull) -> bool:
-        logger.error("slave has no space broker=%s error=%s", self._member.identity.name, error)
+        logger.error("slave has no space broker=%s err=%s", self._member.identity.name, error)
         self._problem = str(error)
         return True
 
@@ -408,7 +408,7 @@ class LogFollower:
             try:
                 await self._member.state.keep_confirmed(confirmed)
             except TernError as error:
-                logger.error("confirm offset not saved error=%s", error)
+                logger.error("confirm offset not saved err=%s", error)
                 return False
             self._confirmed_kept = confirmed
         return False

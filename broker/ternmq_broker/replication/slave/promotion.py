@@ -73,7 +73,7 @@ class PromotionService:
         try:
             asked = await self._check(following, is_forced=request.is_forced)
             logger.warning(
-                "promotion begins broker=%s id=%s asked=%s unreachable=%s",
+                "promotion begins broker=%s broker_id=%s asked=%s unreachable=%s",
                 name,
                 self._member.identity.broker_id,
                 named(asked.answered),

@@ -139,7 +139,7 @@ class TableApplier:
                     self._topic_gone(topic)
                 await asyncio.sleep(0)  # yields to requests
             logger.info(
-                "topics deleted, as on the master topics=%s of %s before=%s",
+                "topics deleted, as on the master topics=%s count=%s created_before=%s",
                 topics[:3],
                 len(topics),
                 at,

@@ -57,14 +57,14 @@ async def take_over_offsets(
                 reader = TableReader(connection, env.blocking)
                 await reader.read_changed({}, take_table, tables=[OFFSETS])
         except (TernError, ValueError) as error:
-            logger.info("offsets not copied from=%s reason=%s", member.broker_id, error)
+            logger.info("offsets not copied broker_id=%s err=%s", member.broker_id, error)
 
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             members = [each for each in await discovery.members() if each.broker_id != MASTER_ID]
             await asyncio.gather(*(ask(member) for member in members))
     except TimeoutError:
-        logger.warning("offsets not received from every slave within %s s", _TIMEOUT_S)
+        logger.warning("offsets not received from every slave after_s=%s", _TIMEOUT_S)
     if taken:
         logger.info("offsets copied from slaves count=%s", taken)
     return taken

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 import sys
 import tempfile
 import warnings
@@ -36,7 +37,9 @@ _QUIET: Final = {
 _LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _LOG_LINES: Final = 3
 _LOOK_S: Final = 0.5
-_WAITS: Final = b"waiting for the cluster "
+_WAITS: Final = re.compile(
+    rb"waiting for the cluster left_s=(?P<left_s>\d+) option=\w+ reason=(?P<reason>.*)"
+)
 
 
 @contextmanager
@@ -210,8 +213,8 @@ def waits_logged(printed: Path) -> Generator[None]:
         nonlocal rest
         *lines, rest = (rest + file.read()).split(b"\n")
         for line in lines:
-            if line.startswith(_WAITS):
-                retry_timeout.logger.warning("%s", line.decode(errors="replace"))
+            if waits := _WAITS.match(line):
+                retry_timeout.tell(waits["reason"].decode(errors="replace"), float(waits["left_s"]))
 
     async def follow() -> None:
         while True:

@@ -70,7 +70,7 @@ def plan_parts(
         start.offsets, end.offsets, snapshot, fail_on_data_loss=options.fail_on_data_loss
     )
     for warning in (*start.warnings, *end.warnings, *planned.warnings):
-        logger.warning("messages are gone: %s", warning)
+        logger.warning("messages are gone reason=%r", warning)
     wanted = {
         (offset_range.queue.topic, offset_range.queue.queue_id): offset_range
         for offset_range in pushed.of(planned.offset_ranges)

@@ -100,7 +100,7 @@ class OfflineReader(DataSourceReader):
         for scanned in self._scanned(directory, part, wanted):
             if scanned.damaged > damaged:
                 logger.warning(
-                    "damaged messages are skipped store=%s before=%d count=%d",
+                    "damaged messages are skipped folder=%s before=%d count=%d",
                     self._options.store,
                     scanned.next_offset,
                     scanned.damaged - damaged,

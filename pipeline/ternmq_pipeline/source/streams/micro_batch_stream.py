@@ -217,7 +217,7 @@ class MicroBatchStream:
         try:
             self._cluster.commit(group, offsets)
         except TernError as error:
-            logger.warning("stream progress not committed group=%s error=%s", group, error)
+            logger.warning("stream progress not committed group=%s err=%s", group, error)
 
     def close(self) -> None:
         """Close the connections. Safe to repeat."""
@@ -288,7 +288,7 @@ class MicroBatchStream:
     def _warn(self, warnings: Sequence[str]) -> None:
         for warning in warnings:
             if warning not in self._warned:
-                logger.warning("%s", warning)
+                logger.warning("stream goes on without messages reason=%r", warning)
         self._warned = frozenset(warnings)
 
 

@@ -129,4 +129,4 @@ class StreamListener(StreamingQueryListener):
                 self._committer = open_cluster_reader(ReadOptions(nameservers=servers, topics=None))
             self._committer.commit(self._group, offsets)
         except TernError as error:
-            logger.warning("stream progress not committed group=%s error=%s", self._group, error)
+            logger.warning("stream progress not committed group=%s err=%s", self._group, error)

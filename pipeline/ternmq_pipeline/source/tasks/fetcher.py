@@ -123,7 +123,9 @@ def fetch_range(offset_range: OffsetRange, request: FetchRequest) -> Iterator[pa
         except RefusedError as error:
             if fetch is _pulled or error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
-            logger.info("no scan queue=%s reason=%s: records are read", offset_range.queue, error)
+            logger.info(
+                "records are read without a scan queue=%s err=%s", offset_range.queue, error
+            )
             fetch = _pulled
 
 
@@ -184,7 +186,7 @@ def _behind_the_loss(
     loss = QueueLoss(offset_range.queue, reason)
     if request.fail_on_data_loss:
         raise DataLost([loss]) from lost
-    logger.warning("messages are gone: %s", loss)
+    logger.warning("messages are gone reason=%r", str(loss))
     return first
 
 
@@ -209,7 +211,7 @@ def _scanned(offset_range: OffsetRange, request: FetchRequest) -> Iterator[Fetch
 
 def _warn_of_damage(offset_range: OffsetRange, before: int, count: int) -> None:
     logger.warning(
-        "damaged messages are skipped queue=%s before=%d count=%d",
+        "damaged messages of a queue are skipped queue=%s before=%d count=%d",
         offset_range.queue,
         before,
         count,
@@ -301,7 +303,7 @@ def _batches_of(
                 damage.error.add_note(f"It is of {offset_range.queue}. {TO_GO_ON}")
                 raise damage.error
             logger.warning(
-                "a damaged message is skipped queue=%s %s", offset_range.queue, damage.error
+                "a damaged message is skipped queue=%s err=%s", offset_range.queue, damage.error
             )
         yield built.batch
         done += built.inspected

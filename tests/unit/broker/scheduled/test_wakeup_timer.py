@@ -14,7 +14,7 @@ def test_timer_wakes_once_at_the_earliest_moment_set() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         woken: list[float] = []
-        timer = WakeupTimer(lambda: woken.append(loop.time()), "messages", LOOP_TIMERS)
+        timer = WakeupTimer(lambda: woken.append(loop.time()), "timed", LOOP_TIMERS)
         timer.set(5)
         timer.set(2)
         timer.set(9)
@@ -38,7 +38,7 @@ def test_failed_steps_are_retried_after_pauses_that_double(
     async def main() -> None:
         loop = asyncio.get_running_loop()
         woken: list[float] = []
-        timer = WakeupTimer(lambda: woken.append(round(loop.time(), 1)), "messages", LOOP_TIMERS)
+        timer = WakeupTimer(lambda: woken.append(round(loop.time(), 1)), "timed", LOOP_TIMERS)
 
         async def failing() -> bool:
             raise StoreFull("full")
@@ -58,5 +58,5 @@ def test_failed_steps_are_retried_after_pauses_that_double(
     with caplog.at_level("INFO"):
         run_in_virtual_time(main())
     texts = [record.getMessage() for record in caplog.records]
-    failed = "messages wait, delivery fails error=full"
-    assert texts == [failed, "messages are delivered again", failed]
+    failed = "messages wait, delivery fails kind=timed err=full"
+    assert texts == [failed, "messages are delivered again kind=timed", failed]

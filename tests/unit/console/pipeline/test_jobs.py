@@ -72,7 +72,7 @@ def test_silent_cluster_is_waited_for_visibly_and_exits_with_code_4(arguments: l
     done = CliRunner().invoke(ternmq, ["pipeline", *arguments, *silent])
     assert done.exit_code == 4
     waits, line = done.stderr.splitlines()
-    assert waits.startswith("waiting for the cluster left_s=1 (retryTimeout) reason=")
+    assert waits.startswith("waiting for the cluster left_s=1 option=retryTimeout reason=")
     assert "127.0.0.1:1" in waits
     assert line.startswith("ternmq: ")
     assert re.search(r"; for \d+ s \(retryTimeout\)$", line)

@@ -154,7 +154,7 @@ def test_repeatedly_failing_listener_does_not_flood_the_log(
     assert [record.getMessage().split(" queue=")[0] for record in caplog.records] == [
         "listener failed",
         "listener failed",
-        "listener failed again error=ValueError times=8",
+        "listener failed again err=ValueError count=8",
         "listener failed",
     ]
 

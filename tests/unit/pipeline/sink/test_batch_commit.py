@@ -155,7 +155,7 @@ def test_commit_failing_in_the_middle_reports_partial_visibility(
     assert stager.bodies(TransactionState.COMMITTED) == [b"a"]
     assert stager.bodies(TransactionState.ROLLED_BACK) == [b"b", b"c"]
     told = [record.getMessage() for record in caplog.records]
-    assert told == ["rows not rolled back, they had ended before or are gone rows=1"]
+    assert told == ["rows not rolled back, they ended before or are gone rows=1"]
 
 
 def test_abort_rolls_back_named_rows_and_skips_silent_tasks() -> None:
@@ -175,12 +175,12 @@ def test_abort_never_fails(caplog: pytest.LogCaptureFixture) -> None:
     stager = ToyStager()
     part = part_of(stager, 0, b"a")
     abort_parts([part], open_stager=Unreached())
-    assert "or 'ternmq transaction rollback --query query --batch 4'" in caplog.text
+    assert "command='ternmq transaction rollback --query query --batch 4'" in caplog.text
     stager.is_away = True
     caplog.clear()
     abort_parts([part], open_stager=stager)
     assert stager.bodies(TransactionState.OPEN) == [b"a"]
-    assert "by 'ternmq transaction rollback --query query --batch 4' rows=1" in caplog.text
+    assert "command='ternmq transaction rollback --query query --batch 4' rows=1" in caplog.text
 
 
 def test_commit_with_a_silent_task_is_refused() -> None:

@@ -142,7 +142,7 @@ def test_absent_brokers_do_not_hide_why_a_task_failed(caplog: pytest.LogCaptureF
         stage(stager, failing())
     assert stager.bodies(TransactionState.OPEN) == [b"a"]
     (told,) = [record.getMessage() for record in caplog.records]
-    assert "by 'ternmq transaction rollback --query query --batch 4' rows=1" in told
+    assert "command='ternmq transaction rollback --query query --batch 4' rows=1" in told
 
 
 def test_empty_roll_back_asks_no_broker() -> None:

@@ -84,7 +84,8 @@ def test_expired_offsets_are_an_error_or_a_warning(
         read(monkeypatch, ranges, **options)
     assert read(monkeypatch, ranges, failOnDataLoss="false", **options) == [(A0, 2, 8)]
     assert (
-        "messages are gone: topic TopicA, broker broker-a, queue 0: offsets 0 to 1" in caplog.text
+        "messages are gone reason='topic TopicA, broker broker-a, queue 0: offsets 0 to 1"
+        in caplog.text
     )
 
 

@@ -330,11 +330,11 @@ def test_disk_at_90_percent_refuses_messages_until_it_is_emptier(
         note_used(kept.store, 0.89)
         note_used(kept.store, 0.2)
     kept.put(1)
-    lines = [one.getMessage() for one in caplog.records if "disk level" in one.getMessage()]
+    lines = [one.getMessage() for one in caplog.records if "disk use" in one.getMessage()]
     assert [line.split(" used")[0] for line in lines] == [
-        "disk level=FULL was=NORMAL",
-        "disk level=FORCE was=FULL",
-        "disk level=NORMAL was=FORCE",
+        "disk use=FULL before=NORMAL",
+        "disk use=FORCE before=FULL",
+        "disk use=NORMAL before=FORCE",
     ]
 
 

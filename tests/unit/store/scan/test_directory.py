@@ -62,7 +62,7 @@ def test_copy_ends_where_its_log_does(
     record_checksum: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert queue_end(copied_late(record_checksum=record_checksum)) == 14
-    assert "consumequeue/A/0 messages=14 to 39" in caplog.text
+    assert "consumequeue/A/0 from=14 to=39" in caplog.text
 
 
 @pytest.mark.parametrize("lost_bytes", [1, 20, 450])
