@@ -28,6 +28,9 @@ REPEATS_MAX = 20
 
 WINDOW_S = 10.0
 
+_REPEATED: Final = "line repeated repeated=%s count=%d"
+"""Template of the line with the number of omitted ones, in the name of their logger."""
+
 Services = Mapping[str, Mapping[str, str]]
 """Members of all lines of a service, by the top package of their loggers; "" = of all others."""
 
@@ -142,7 +145,7 @@ def event_name(logger: str, template: str) -> str:
 
     Other packages write values among their words, so their event is the name of the logger.
     """
-    if not logger.startswith("ternmq"):
+    if not logger.startswith("ternmq") and template != _REPEATED:
         return logger
     words = _FIRST_VALUE.split(template, maxsplit=1)[0].replace("'", "").lower()
     return "_".join(_WORD.findall(words)) or logger
@@ -254,7 +257,7 @@ class _LimitedHandler(logging.StreamHandler[IO[str]]):
                     "name": logger,
                     "levelname": "WARNING",
                     "levelno": logging.WARNING,
-                    "msg": "line repeated repeated=%s count=%d",
+                    "msg": _REPEATED,
                     "args": (event_name(logger, template), count),
                 }
             )

@@ -210,8 +210,8 @@ class LogCall:
     @property
     def text(self) -> str | None:
         """Return the template if it is constant."""
-        is_constant = isinstance(self.template, ast.Constant)
-        return str(ast.literal_eval(self.template)) if is_constant else None
+        template = self.template
+        return str(template.value) if isinstance(template, ast.Constant) else None
 
 
 def log_calls(source: Source) -> Iterator[LogCall]:

@@ -423,6 +423,9 @@ def _serve(
             reserved=OTHER_VARIABLES,
         )
         configure_logging(settings[LoggingSettings], services=log_members(settings))
+        if settings[LoggingSettings].format is LogFormat.JSON:
+            # gRPC writes lines of its own form, for example after a failed handshake.
+            os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
         async def serve() -> int:
             network, metrics = settings[NetworkConfig], settings[MetricsConfig]

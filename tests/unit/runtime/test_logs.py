@@ -196,15 +196,18 @@ def test_clock_set_back_begins_a_new_window() -> None:
     assert limit.admits("a", "t")
 
 
-def test_summary_of_repeated_lines_has_event_and_count() -> None:
+@pytest.mark.parametrize(
+    ("name", "repeated"), [(logger.name, "peer_lost"), ("grpc._cython", "grpc._cython")]
+)
+def test_summary_of_repeated_lines_has_event_and_count(name: str, repeated: str) -> None:
     stream = stream_with(LogFormat.JSON)
     for number in range(REPEATS_MAX + 30):
-        logger.warning("peer lost address=%s", number)
+        logging.getLogger(name).warning("peer lost address=%s", number)
     configure_logging(LoggingSettings(), io.StringIO())
     members = members_of(stream)
     assert (members["event"], members["repeated"], members["count"]) == (
         "line_repeated",
-        "peer_lost",
+        repeated,
         30,
     )
 

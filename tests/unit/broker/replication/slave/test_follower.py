@@ -245,8 +245,8 @@ def test_refused_slave_logs_it_once_and_retries(
     with caplog.at_level(logging.WARNING):
         run(scenario)
     assert [record.message for record in caplog.records if "another store" in record.message] == [
-        "master not followed broker=a broker_id=1 master=m:10911 reason=m:10911: another store: empty the"
-        " slave [NO_PERMISSION 16]"
+        "master not followed broker=a broker_id=1 master=m:10911 reason=m:10911: another store:"
+        " empty the slave [NO_PERMISSION 16]"
     ]
 
 
