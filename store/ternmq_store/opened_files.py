@@ -80,7 +80,7 @@ class RecoveryFindings:
         self.all.append(RecoveryFinding(what, file, offset, length, reason))
         logger.log(
             logging.ERROR if what in _LOSSES else logging.WARNING,
-            "store recovery action=%s file=%s file_offset=%s bytes=%s reason=%s",
+            "store recovery action=%s file=%s position=%s bytes=%s reason=%s",
             what.value,
             file,
             offset,

@@ -132,7 +132,7 @@ def test_busy_cluster_logs_events_without_bodies(tmp_path: Path) -> None:
         assert not [trace for trace in TRACES if trace in content]
 
 
-def test_one_process_tells_its_services_apart_and_keeps_odd_names(tmp_path: Path) -> None:
+def test_log_of_dev_tells_services_apart_and_keeps_odd_names(tmp_path: Path) -> None:
     async def put(dev: ServiceProcess) -> None:
         request = nameserver_pb2.PutKvRequest(namespace="n", key=ODD, value="v")
         async with connected(dev.nameserver) as client:

@@ -85,7 +85,7 @@ def test_bytes_behind_a_file_are_set_aside(
     aside = ROOT / "aside" / f"{path_of(number).name}.beyond"
     assert files.nodes[aside].data.tobytes() == b"\xa5" * surplus
     (line,) = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
-    for word in (str(path_of(number)), f"offset={(number + 1) * FILE_BYTES}", str(aside)):
+    for word in (str(path_of(number)), f"position={(number + 1) * FILE_BYTES}", str(aside)):
         assert word in line
     assert f"`ternmq store repair {ROOT} --leftovers`" in line
 
@@ -106,7 +106,7 @@ def test_missing_bytes_cost_their_records_alone(
     bad = range(number * FILE_BYTES + (length or 0), (number + 1) * FILE_BYTES)
     check_served(files, sound(expected(is_clean), bad))
     lines = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
-    assert any(f"file={path_of(number)} offset={bad.start} " in line for line in lines)
+    assert any(f"file={path_of(number)} position={bad.start} " in line for line in lines)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -420,7 +420,7 @@ def test_lost_file_at_either_end_is_an_error(
     caplog.clear()
     open_store(files, config=CONFIG)
     lines = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
-    (line,) = [one for one in lines if f"file={path_of(0)} offset=0 " in one]
+    (line,) = [one for one in lines if f"file={path_of(0)} position=0 " in one]
     assert reason in line
 
 

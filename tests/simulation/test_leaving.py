@@ -80,9 +80,7 @@ def test_cancelled_send_many_says_how_many_have_no_answer(
             with suppress(TimeoutError):
                 async with asyncio.timeout(1):
                     await producer.send_many([Message(TOPIC, b"x")] * 1000)
-        assert "send_many was cancelled group=senders messages=1000 without_answer=1000" in (
-            caplog.text
-        )
+        assert "call=send_many group=senders messages=1000 unanswered=1000" in (caplog.text)
 
     in_cluster(test)
 

@@ -417,6 +417,6 @@ def test_missing_queue_does_not_block_commits_of_others(
             request = groups.QueryOffsetRequest(group="group", topic="TopicA")
             assert (await cluster.ask("a", QUERY_OFFSET, request)).offset == 1
         for one in gone:
-            assert f"offset not committed group=group queue={one} " in caplog.text
+            assert f"offset refused group=group queue={one} " in caplog.text
 
     run_in_virtual_time(main())

@@ -84,7 +84,7 @@ KEYS: Final = {
     "bytes": "number of bytes",
     "lines": "number of lines",
     "copy": "copy of a part that was cut",
-    "file_offset": "offset in a file",
+    "position": "byte of a log, consume queue or index",
     "log_offset": "offset in the commit log",
     "log_end": "end of the commit log, or of a part of it",
     "clean": "whether a store was closed in order",

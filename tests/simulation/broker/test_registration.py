@@ -480,4 +480,4 @@ def test_list_of_topics_is_answered_in_time_while_a_nameserver_hangs(
             assert len(registrations) == 2
 
     run_in_virtual_time(main())
-    assert "continues after the reply topics=['T-0', 'T-1', 'T-2'] of 1000" in caplog.text
+    assert "continues after the reply topics=['T-0', 'T-1', 'T-2'] count=1000" in caplog.text

@@ -240,7 +240,7 @@ def test_queue_goes_back_with_the_end_of_a_log_that_is_not_noted(
     assert [
         line for line in caplog.messages if "action=cut" in line and "consumequeue" in line
     ] == [
-        f"store recovery action=cut file={ROOT}/consumequeue/{topic}/0 file_offset={end * 20}"
+        f"store recovery action=cut file={ROOT}/consumequeue/{topic}/0 position={end * 20}"
         f" bytes={(15 - end) * 20} reason={topic} 0 ended at 15 and ends at {end} now: "
         "the log has lost its last messages"
         for topic, end in ends.items()
