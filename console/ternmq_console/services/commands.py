@@ -451,7 +451,6 @@ def warn_of_readers(scraped: Address) -> None:
     """Log who may read the metrics, unless the port is of this machine alone."""
     if not is_loopback(scraped.host):
         logger.warning(
-            "the metrics port listens on %s without TLS and users: who has a way to it may read"
-            " the names of topics and groups",
+            "metrics port shows names to whoever reaches it, without TLS and users address=%s",
             scraped,
         )
