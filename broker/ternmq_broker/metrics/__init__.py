@@ -1,0 +1,1 @@
+"""Series of a broker's metrics, collected from its parts at each scrape."""
