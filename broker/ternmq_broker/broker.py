@@ -12,7 +12,7 @@ from ternmq_broker.replication.role.membership import EndReason
 from ternmq_broker.steady_clock import SteadyClock
 from ternmq_broker.term import Term
 from ternmq_model.address import Address
-from ternmq_model.errors import ClosedError
+from ternmq_model.errors import ClosedError, TernError
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Identity, Listener
 from ternmq_remoting.service_metrics import add_service
@@ -123,11 +123,20 @@ class Broker(Lifecycle):
             return f"broker {self.name} stops"
         if self._term is None or not self._term.is_serving:
             return f"broker {self.name} is not registered: it starts, or waits for a confirmation"
-        return ""
+        failure = self._term.environment.store.failure
+        return "" if failure is None else f"the store failed: {failure}"
 
     async def collect(self, scrape: Scrape) -> None:
-        """Add the metrics of the broker, with rests. It need not serve."""
+        """Add the metrics of the broker, with rests; between terms those of the service alone."""
         add_service(scrape, self.node, self._env.rpc_latencies, self._listener)
+        term = self._term
+        if term is None or not term.is_serving:
+            return
+        try:
+            await term.collect(scrape, self.node)
+        except TernError:
+            if term.is_serving:  # else it ended meanwhile
+                raise
 
     def stop_waiting(self) -> None:
         """End serving soon: entering returns at once, and leaving is quick. Safe to repeat.

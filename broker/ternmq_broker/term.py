@@ -34,6 +34,8 @@ from ternmq_protos.v1 import common_pb2 as common
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Identity, Listener
 from ternmq_runtime.lifecycle import Lifecycle
+from ternmq_runtime.metrics.port import Scrape
+from ternmq_runtime.metrics.scrape import LabelValues
 from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.fail_stop import FailStopFileSystem
@@ -157,6 +159,11 @@ class Term(Lifecycle):
             raise ClosedError(f"broker {self._config.name} does not serve")
         return self._address
 
+    async def collect(self, scrape: Scrape, node: LabelValues) -> None:
+        """Add the metrics of the term, which serves."""
+        assert self._assembly is not None
+        await self._assembly.metrics.collect(scrape, node)
+
     def end(self, reason: EndReason) -> None:
         """End the term soon. Only the first reason counts. Safe to repeat."""
         if self._outcome is None:
@@ -219,7 +226,7 @@ class Term(Lifecycle):
             is_slave=is_slave,
             now_ms=env.clock.wall_ms(),
         )
-        await _settle_cut(state, store, tables, was_slave=was_slave)
+        await state.settle_cut(store, tables, was_slave=was_slave)
         member = await self._member_of(state, store, is_slave=is_slave)
         if member is None:
             return
@@ -484,17 +491,3 @@ class Term(Lifecycle):
 
     async def _run(self, stack: AsyncExitStack, jobs: Sequence[Job]) -> None:
         await stack.enter_async_context(JobRunner(*jobs, timers=self._env.timers))
-
-
-async def _settle_cut(
-    state: ReplicationState, store: MessageStore, tables: Tables, *, was_slave: bool
-) -> None:
-    """Remove state of the end of the log after a cut, or after a power loss of a slave.
-
-    Raises:
-        StoreError: The disk refused; the next start repeats this.
-    """
-    if state.record.cut is not None or (was_slave and store.max_physical < state.record.confirmed):
-        await tables.cut(store.next_offset, log_end=store.max_physical)
-    if state.record.cut is not None:
-        await state.cut_done(store.max_physical)

@@ -28,7 +28,7 @@ COMMON: Final = frozenset(
 
 FLOORS: Final[Mapping[str, Sequence[str]]] = {
     "ternmq_broker": (
-        *("broker", "term", "assembly", "admin scan", "send pull transactions"),
+        *("broker", "term", "assembly", "admin metrics scan", "send pull transactions"),
         *("groups scheduled replication", "environment", "storage registration"),
         *("state live_settings", "config steady_clock statistics"),
     ),

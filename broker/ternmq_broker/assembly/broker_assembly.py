@@ -22,6 +22,7 @@ from ternmq_broker.admin.settings import SettingsService
 from ternmq_broker.admin.store_service import StoreService
 from ternmq_broker.environment import BrokerEnvironment
 from ternmq_broker.groups.assembly import GroupAssembly
+from ternmq_broker.metrics.broker_metrics import BrokerMetrics
 from ternmq_broker.pull.assembly import PullAssembly
 from ternmq_broker.replication.master.epoch_claims import EpochClaims
 from ternmq_broker.replication.master.replicas import Replicas
@@ -73,6 +74,7 @@ class BrokerAssembly:
 
     Attributes:
         access: Users and permissions, which check every call.
+        metrics: Metrics of all parts.
     """
 
     def __init__(self, env: BrokerEnvironment, member: Membership) -> None:
@@ -143,6 +145,14 @@ class BrokerAssembly:
             admission=env.admission,
         )
         self.access: Final = self._build_access()
+        self.metrics: Final = BrokerMetrics(
+            env,
+            member,
+            self._groups.sessions,
+            scheduled=None if member.is_slave else self._scheduled,
+            transactions=None if member.is_slave else self._transactions,
+            behind=self._behind if self._following is None else self._following.behind,
+        )
         self._services = [*self._build_services(), *self._build_replication_services()]
 
     def _build_access(self) -> AccessControl:
@@ -199,6 +209,13 @@ class BrokerAssembly:
             store_loop=self._store_loop,
             topic_gone=self._pulls.deletion_listeners.deleted,
         )
+
+    def _behind(self) -> Iterator[tuple[int, int]]:
+        """Yield the id of each slave, and the bytes of the log that it has not made safe."""
+        assert self._replicas is not None
+        for sender in self._replicas.senders():
+            follower = sender.follower
+            yield follower.broker_id, self.env.store.max_physical - follower.acknowledged
 
     def _build_services(self) -> Sequence[RpcService]:
         env, groups = self.env, self._groups
@@ -268,6 +285,7 @@ class BrokerAssembly:
                     no_transactions=self._transactions.refusal(),
                 ),
                 on_halves=self._transactions.begun,
+                on_delayed=env.statistics.delayed,
             ),
             ack_policy=self._ack_policy,
             admission=env.admission,

@@ -83,6 +83,8 @@ class GroupService:
             call.peer,
             connected_at_ms=self.env.clock.wall_ms(),
             heartbeat_at_ms=self.env.clock.monotonic_ms(),
+            language=call.metadata.get("ternmq-language", ""),
+            version=call.metadata.get("ternmq-version", ""),
             user=call.permits.user,
         )
         outbox = sessions.open(session)

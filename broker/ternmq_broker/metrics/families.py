@@ -5,6 +5,8 @@ Source: RocketMQ `BrokerMetricsConstant`, `DefaultStoreMetricsConstant`, and its
 
 from typing import Final
 
+from ternmq_broker.statistics.broker_statistics import DELAY_BOUNDS_S, SIZE_BOUNDS
+from ternmq_broker.transactions.transitions import LATENCY_BOUNDS_MS
 from ternmq_runtime.metrics.families import MetricFamily, MetricKind
 
 _TOPIC: Final = ("topic", "message_type", "is_system")
@@ -12,6 +14,8 @@ _READ: Final = ("consumer_group", "topic", "is_system")
 _LAG: Final = ("consumer_group", "topic", "is_retry", "is_system")
 _DISK: Final = ("storage_type", "storage_medium")
 DISK_VALUES: Final = ("local", "disk")
+"""Values of the first labels of all families about the store and its timers."""
+
 _CLIENT: Final = ("language", "version", "protocol_type")
 
 
@@ -39,7 +43,7 @@ MESSAGE_SIZE: Final = _histogram(
     "rocketmq_message_size",
     "Bytes of a stored record.",
     *_TOPIC,
-    bounds=(1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20),
+    bounds=SIZE_BOUNDS,
 )
 MESSAGES_OUT: Final = _counter("rocketmq_messages_out", "Messages that groups got.", *_READ)
 THROUGHPUT_OUT: Final = _counter(
@@ -95,7 +99,7 @@ FINISH_LATENCY: Final = _histogram(
     "rocketmq_finish_message_latency_milliseconds",
     "Time from the half message to its commit, ms.",
     "topic",
-    bounds=(10, 100, 1_000, 5_000, 60_000, 600_000, 3_600_000, 43_200_000, 86_400_000),
+    bounds=LATENCY_BOUNDS_MS,
 )
 CHECKS: Final = _counter(
     "ternmq_transaction_checks", "Check-backs that were sent to producers.", "topic"
@@ -155,7 +159,7 @@ DELAY_LATENCY: Final = _histogram(
     "Delay of a message at its arrival, s.",
     *_DISK,
     "topic",
-    bounds=(60, 600, 3_600, 43_200, 86_400, 259_200),
+    bounds=DELAY_BOUNDS_S,
 )
 
 PRODUCERS: Final = _gauge("rocketmq_producer_connections", "Connected producers.", *_CLIENT)
@@ -182,4 +186,3 @@ REPLICA_BEHIND: Final = _gauge(
     "Bytes of the log that a slave has not made safe, at its master; at a slave its own.",
     "replica",
 )
-BUILD_INFO: Final = _gauge("ternmq_build_info", "1, with the version of TernMQ.", "version")

@@ -115,6 +115,23 @@ class TimedMessages:
         _, end = self._store.queue_range(WHEEL_TOPIC, 0)
         return max(end - max(self._next, 0), 0)
 
+    @property
+    def next_offset(self) -> QueueOffset:
+        """Next message of the queue to add to the wheel; -1 = not begun."""
+        return self._next
+
+    @property
+    def first_ms(self) -> int:
+        """Due time of the first message, 6.4 s too early at most; `NEVER_MS` without one."""
+        due_ms = NEVER_MS if self._batch is None else int(self._batch.due_ms.min())
+        return min(due_ms, self._wheel.first_ms)
+
+    def due_counts(self, within_ms: Sequence[int]) -> list[int]:
+        """Return how many waiting messages are due within each time from now on, to 6.4 s."""
+        taken = self.waiting - len(self._wheel)
+        now_ms = self._clock.wall_ms()
+        return [taken + count for count in self._wheel.due_counts(now_ms, within_ms)]
+
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
         """Wake the job for new timed messages."""
         if any(arrival.topic == WHEEL_TOPIC for arrival in arrivals):

@@ -217,6 +217,22 @@ class TimerWheel:
         )
         return DueMessages.joined(found)
 
+    def due_counts(self, now_ms: int, within_ms: Sequence[int]) -> list[int]:
+        """Return how many messages are due within each time from now on, to 6.4 s.
+
+        Args:
+            now_ms: Wall clock.
+            within_ms: Times, ascending. A message that is due already counts in all of them.
+        """
+        buckets = np.fromiter(self._buckets, dtype=np.int64, count=len(self._buckets))
+        counts = np.fromiter(map(len, self._buckets.values()), dtype=np.int64)
+        open_count = self._count - int(counts.sum())
+        ends_ms = now_ms + np.array(within_ms, dtype=np.int64)
+        return [
+            open_count + int(counts[buckets * _BUCKET_MS <= end_ms].sum())
+            for end_ms in ends_ms.tolist()
+        ]
+
     def take_before(self, offset: int, count_max: int) -> DueMessages:
         """Remove and return messages that lie before a queue offset, in no order.
 

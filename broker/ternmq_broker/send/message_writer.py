@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from ternmq_broker.state.topics import TopicTable
-from ternmq_broker.storage.routed_batch import reroute
+from ternmq_broker.storage.routed_batch import RoutedBatch, reroute
 from ternmq_broker.storage.system_topic_routing import RoutingRules
 from ternmq_model.arrays import INT32_BYTES, Ints, pack_int32, read_int32s
 from ternmq_model.clock import Clock
@@ -38,7 +38,6 @@ from ternmq_store.message_store import MessageStore
 logger = logging.getLogger(__name__)
 
 _OPEN_QUEUES_MAX: Final = 65_536
-_NOTHING: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +94,12 @@ class MessageWriter:
     rules: Callable[[], RoutingRules]
     """Returns the present rules for routing to system topics."""
 
-    on_halves: Callable[[Ints, Ints, Ints], None]
+    on_halves: Callable[[Ints, Ints, Ints, Sequence[str]], None]
     """Called when transactions began, with the offsets of their half messages in the log and in the
-    half topic's queue, and their staging times as in `RoutedBatch`."""
+    half topic's queue, their staging times as in `RoutedBatch`, and their topics."""
+
+    on_delayed: Callable[[str, int], None]
+    """Called for each stored message that waits for its time, with its topic and delay, ms."""
 
     _version: object = field(default=None, init=False)
     _open: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]], init=False)
@@ -129,9 +131,11 @@ class MessageWriter:
                 indexes = indexes[rows]
         if atomic:
             _check_atomic(batch, refused, request_bytes=len(records))
-        is_routed, staged_ms = isinstance(batch, RecordBatch) and bool(batch.routed), _NOTHING
-        if isinstance(batch, RecordBatch) and is_routed:
-            batch, indexes, staged_ms = self._routed(batch, indexes, sender, refused)
+        routed: RoutedBatch | None = None
+        sent = batch
+        if isinstance(batch, RecordBatch) and batch.routed:
+            routed = self._routed(batch, indexes, sender, refused)
+            batch, indexes = routed.batch, indexes[routed.rows]
         if batch is None:
             nothing = np.full(len(record_sizes) // INT32_BYTES, -1, dtype=np.int64)
             return PutResult(nothing, nothing, 0, PhysicalOffset(0), sorted(refused))
@@ -140,11 +144,15 @@ class MessageWriter:
         )
         self.on_appended()
         queue_offsets, physical_offsets = appended.queue_offsets, appended.physical_offsets
-        if is_routed:
+        if routed is not None:
+            assert sent is not None
             for queue in batch.queues:
                 if queue.topic == HALF_TOPIC:
                     rows = queue.rows
-                    self.on_halves(physical_offsets[rows], queue_offsets[rows], staged_ms[rows])
+                    staged_ms, topics = routed.staged_ms[rows], _topics(sent, routed.rows[rows])
+                    self.on_halves(physical_offsets[rows], queue_offsets[rows], staged_ms, topics)
+            for topic, delay_ms in routed.delays:
+                self.on_delayed(topic, delay_ms)
         if refused:
             count = len(record_sizes) // INT32_BYTES
             queue_offsets = _scatter(queue_offsets, indexes, count)
@@ -182,18 +190,14 @@ class MessageWriter:
 
     def _routed(
         self, batch: RecordBatch, indexes: Ints, sender: SenderInfo, refused: list[RefusedRecord]
-    ) -> tuple[RecordBatch | None, Ints, Ints]:
-        """Return the batch with its routed rows in their stored forms; append refused rows.
-
-        Returns:
-            The batch, the index of each row among the records of the request, and its staging time.
-        """
+    ) -> RoutedBatch:
+        """Return the batch with its routed rows in their stored forms; append refused rows."""
         rules = self.rules()
         if sender.permits is not EVERYTHING:
             rules = replace(rules, permits=sender.permits)
         done = reroute(batch, rules, store_host=sender.store_host)
         refused += [each._replace(row=int(indexes[each.row])) for each in done.refused]
-        return done.batch, indexes[done.rows], done.staged_ms
+        return done
 
     def _permitted(
         self, batch: Records, indexes: Ints, sender: SenderInfo, refused: list[RefusedRecord]
@@ -320,6 +324,19 @@ def _check_atomic(
     for row in batch.routed:
         remark = f"message {row} of the batch: a delayed or half message cannot be in a batch"
         raise refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
+
+
+def _topics(batch: Records, rows: Ints) -> Sequence[str]:
+    """Return the topics to which rows of a batch were sent."""
+    first, *others = batch.queues
+    if not others:
+        return [first.topic] * len(rows)
+    topics = [""] * len(batch)
+    for queue in batch.queues:
+        for row in queue.rows.tolist():
+            topics[row] = queue.topic
+    wanted: list[int] = rows.tolist()
+    return [topics[row] for row in wanted]
 
 
 def _scatter(values: Ints, indexes: Ints, count: int) -> Ints:

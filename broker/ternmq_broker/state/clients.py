@@ -76,6 +76,10 @@ class ClientSession:
     bytes: int = _SESSION_BYTES
     """Bytes that the client counts for."""
 
+    language: str = ""
+    version: str = ""
+    """Version of the client's software."""
+
     user: str | None = None
     """Name of the client's user; None = an unknown identity, or no users existed."""
 

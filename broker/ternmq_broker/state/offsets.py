@@ -230,6 +230,11 @@ class OffsetTable:
                 found[topic] = dict(sorted(self._offsets[key].items()))
         return found
 
+    def kept(self) -> Sequence[tuple[str, str, Mapping[int, QueueOffset]]]:
+        """Return the topic, group and offsets by queue of all pairs; the offsets are not copied."""
+        parts = ((key.partition(_SEPARATOR), queues) for key, queues in self._offsets.items())
+        return [(topic, group, queues) for (topic, _, group), queues in parts]
+
     def groups_beyond(self, topic: str, queue_id: int, offset: QueueOffset) -> Sequence[str]:
         """Return the groups that have committed an offset beyond `offset` of a queue, sorted."""
         keys = (key for key, queues in self._offsets.items() if queues.get(queue_id, 0) > offset)

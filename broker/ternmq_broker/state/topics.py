@@ -100,6 +100,10 @@ class TopicTable:
         """Return the topic, or None when there is none of that name."""
         return self._topics.get(topic)
 
+    def message_type(self, topic: str) -> str:
+        """Return the attribute `message.type` of a topic, which RocketMQ sets; empty without it."""
+        return str(self._kept_attributes(topic).get(_MESSAGE_TYPE, ""))
+
     def created(self, topic: str) -> TopicCreationMark:
         """Return the creation of a topic; zeros when its attributes have no valid numbers."""
         attributes = self._kept_attributes(topic)
@@ -386,6 +390,7 @@ def _number(attributes: object, key: str, topic: str) -> int:
 
 
 # Keys among the attributes of a topic, which RocketMQ stores as text.
+_MESSAGE_TYPE: Final = "message.type"
 _RETENTION: Final = "ternmq.retention.ms"
 _CREATED_OFFSET: Final = "ternmq.created.log.offset"
 _CREATED_MS: Final = "ternmq.created.ms"

@@ -72,6 +72,7 @@ class Counter:
         disk_bytes: Bytes of these messages.
         behind_bytes: Distance of the last read message from the end of the log.
         behind_ms: Age of that message at its read.
+        next_offset: Offset behind that message, if a group read it.
         is_system: True when the topic belongs to the broker.
     """
 
@@ -86,6 +87,7 @@ class Counter:
         "is_system",
         "messages",
         "ms",
+        "next_offset",
     )
 
     def __init__(self, *, is_system: bool = False) -> None:
@@ -97,6 +99,7 @@ class Counter:
         self.disk_bytes = 0
         self.behind_bytes = 0
         self.behind_ms = 0
+        self.next_offset = 0
         self.is_system = is_system
         self._samples = tuple(array("q") for _ in SPANS)
 

@@ -128,6 +128,20 @@ def _parse_shared(shared: bytes) -> StagedProperties | None:
     return StagedProperties(pairs[PRODUCER_GROUP], int(immunity) * 1000, pairs[STAGED_FOR])
 
 
+def find_real_topic(properties: bytes) -> str:
+    """Return the real topic in the properties of a half message; empty without one."""
+    begin = properties.rfind(_REAL)
+    if begin < 0:
+        return ""
+    begin += len(_REAL)
+    return _decode_topic(properties[begin : properties.find(PAIR_END_BYTE, begin)])
+
+
+@lru_cache(maxsize=1024)
+def _decode_topic(name: bytes) -> str:
+    return name.decode(errors="replace")
+
+
 def parse_real_queue(properties: bytes) -> tuple[str, str, int] | None:
     """Return id, topic and queue that end the properties of a half message; None when not so."""
     end = properties.rfind(_ID)

@@ -14,9 +14,16 @@ from ternmq_broker.storage.internal_record import (
 from ternmq_broker.storage.staged_batch import stage_rows
 from ternmq_broker.storage.system_topic_routing import SPARE_BYTES, RoutingRules, route
 from ternmq_model.arrays import Ints
+from ternmq_model.delay import level_delay_ms
 from ternmq_model.errors import RefusedError, UsageError
-from ternmq_model.names import HALF_TOPIC
-from ternmq_model.properties import CHECK_IMMUNITY_S, SOURCE, STAGED_FOR
+from ternmq_model.names import HALF_TOPIC, SCHEDULE_TOPIC, WHEEL_TOPIC
+from ternmq_model.properties import (
+    CHECK_IMMUNITY_S,
+    REAL_TOPIC,
+    SOURCE,
+    STAGED_FOR,
+    TIMER_DUE_MS,
+)
 from ternmq_model.record.batch import RecordBatch, RefusedRecord, select_rows
 from ternmq_model.record.format import decode_record
 from ternmq_model.record.replacement import replace_rows
@@ -37,6 +44,8 @@ class RoutedBatch(NamedTuple):
     refused: Sequence[RefusedRecord]
     staged_ms: Ints
     """Staging time of each row of the new batch; or `STAGED_OWN`, or `NOT_STAGED`."""
+    delays: Sequence[tuple[str, int]] = ()
+    """Topic and delay, ms, of each record that waits for its time."""
 
 
 def reroute(batch: RecordBatch, rules: RoutingRules, *, store_host: bytes) -> RoutedBatch:
@@ -75,13 +84,27 @@ def reroute(batch: RecordBatch, rules: RoutingRules, *, store_host: bytes) -> Ro
         )
         batch = replace_rows(batch, np.array(list(forms), dtype=np.int64), others)
     staged_ms = np.full(len(batch), NOT_STAGED, dtype=np.int64)
+    delays = [
+        (form.properties[REAL_TOPIC], delay_ms)
+        for form, _ in forms.values()
+        if (delay_ms := _delay_ms(form, rules)) is not None
+    ]
     for row, (form, _) in forms.items():
         if form.topic == HALF_TOPIC and STAGED_FOR in form.properties:
             immunity = form.properties.get(CHECK_IMMUNITY_S)
             staged_ms[row] = STAGED_OWN if immunity is None else int(immunity) * 1000
     if refused:
-        return _without(batch, refused, staged_ms)
-    return RoutedBatch(batch, np.arange(len(batch), dtype=np.int64), refused, staged_ms)
+        return _without(batch, refused, staged_ms)._replace(delays=delays)
+    return RoutedBatch(batch, np.arange(len(batch), dtype=np.int64), refused, staged_ms, delays)
+
+
+def _delay_ms(form: InternalRecord, rules: RoutingRules) -> int | None:
+    """Return the time that a routed record waits; None when it does not wait for a time."""
+    if form.topic == SCHEDULE_TOPIC:
+        return level_delay_ms(form.queue_id + 1)
+    if form.topic == WHEEL_TOPIC:
+        return int(form.properties[TIMER_DUE_MS]) - rules.now_ms
+    return None
 
 
 def _without(batch: RecordBatch, refused: Sequence[RefusedRecord], staged_ms: Ints) -> RoutedBatch:

@@ -1,8 +1,9 @@
 """Transactions of one broker: the modules of this folder, wired to each other."""
 
 import asyncio
+import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -26,7 +27,7 @@ from ternmq_broker.transactions.open_batches import OpenBatches
 from ternmq_broker.transactions.recovery import TransactionRecovery
 from ternmq_broker.transactions.service import TransactionService
 from ternmq_broker.transactions.table import TransactionTable
-from ternmq_broker.transactions.transitions import Transitions
+from ternmq_broker.transactions.transitions import TransactionEnds, Transitions
 from ternmq_model.arrays import Ints
 from ternmq_model.errors import RefusedError, TernError, refusal
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
@@ -166,13 +167,20 @@ class Transactions:
         if self._ready.is_set():
             self._keep()
 
-    def begun(self, physical_offsets: Ints, queue_offsets: Ints, staged_ms: Ints) -> None:
+    def begun(
+        self,
+        physical_offsets: Ints,
+        queue_offsets: Ints,
+        staged_ms: Ints,
+        topics: Sequence[str],
+    ) -> None:
         """Open the transactions of half messages that were just appended.
 
         Args:
             physical_offsets: Log offsets of the half messages.
             queue_offsets: Offsets of the half messages in the half queue, ascending.
             staged_ms: Staging time of each message; `STAGED_OWN` = the broker's, or `NOT_STAGED`.
+            topics: Real topic of each message.
         """
         now_ms = self._env.clock.monotonic_ms()
         for own_ms in np.unique(staged_ms).tolist():
@@ -186,10 +194,16 @@ class Transactions:
                 now_ms=now_ms,
                 due_at_ms=now_ms + lasts_ms,
                 is_staged=is_staged,
+                topics=itertools.compress(topics, rows.tolist()),
             )
         for topic in TOPICS:
             if self._env.tables.topics.add_missing(topic, now_ms=self._env.clock.wall_ms()):
                 self._env.registrar.changed()
+
+    @property
+    def ends(self) -> Mapping[str, TransactionEnds]:
+        """Ends of transactions by topic, read-only."""
+        return self._transitions.ends
 
     def refusal(self) -> RefusedError | None:
         """Return why no transaction may begin now; None when it may."""

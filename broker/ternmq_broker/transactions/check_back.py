@@ -9,7 +9,7 @@ Source: RocketMQ `TransactionalMessageServiceImpl.check`,
 """
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -77,6 +77,9 @@ class CheckCounts:
 
     expired: int = 0
     """Staged transactions rolled back at the end of their staging time."""
+
+    topics: Counter[str] = field(default_factory=Counter[str])
+    """Questions written to producers, by topic."""
 
 
 @dataclass(slots=True)
@@ -182,6 +185,7 @@ class TransactionChecker:
         match decision.action:
             case CheckAction.ASK:
                 self.counts.asked += 1
+                self.counts.topics[half.topic] += 1
                 plan.add(_COPIES, entry, half, copy_of(record, half, checks=half.checks + 1))
             case CheckAction.PARK_AGE | CheckAction.PARK_CHECKS:
                 plan.add(_WHYS[decision.action], entry, half, parked_of(record, half))

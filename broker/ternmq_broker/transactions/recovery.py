@@ -73,6 +73,7 @@ class TransactionRecovery:
 
         self._by_number: dict[QueueOffset, PhysicalOffset] = {}
         self._groups: dict[str, str] = {}
+        """One object for each name of a group or topic."""
         self._ended: list[tuple[OpenTransaction, EndedTransaction, PhysicalOffset]] = []
         self._now_ms = env.clock.monotonic_ms()
         self._wall_ms = env.clock.wall_ms()
@@ -138,6 +139,7 @@ class TransactionRecovery:
             self._now_ms + max(0, lasts_ms - age_ms),
             group=self._groups.setdefault(half.group, half.group),
             is_staged=True,
+            topic=half.topic,
         )
         self._by_number[half.queue_offset] = offset
 
@@ -158,6 +160,7 @@ class TransactionRecovery:
             self._now_ms + after_ms,
             group=self._groups.setdefault(half.group, half.group),
             is_staged=is_staged,
+            topic=self._groups.setdefault(half.topic, half.topic),
         )
         known = self._found.get(half.transaction)
         if known is not None:

@@ -13,6 +13,7 @@ import numpy as np
 from ternmq_broker.storage.half_form import (
     TOPIC_FIELD,
     find_half_properties,
+    find_real_topic,
     parse_real_queue,
     parse_staged_properties,
 )
@@ -48,6 +49,9 @@ class StagedHalf(NamedTuple):
     physical_offset: PhysicalOffset
     queue_offset: QueueOffset
     stored_at_ms: int
+    topic: str
+    """Real topic; empty for a message that names none."""
+
     group: str
     immunity_ms: int
     staged_for: str
@@ -85,10 +89,17 @@ def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf
     for is_good, begin, end, physical, number, stored_at_ms in columns:
         properties = find_half_properties(data, begin, end) if is_good else None
         shared = None if properties is None else parse_staged_properties(properties)
+        if shared is None or properties is None:
+            found.append(None)
+            continue
         found.append(
-            None
-            if shared is None
-            else StagedHalf(PhysicalOffset(physical), QueueOffset(number), stored_at_ms, *shared)
+            StagedHalf(
+                PhysicalOffset(physical),
+                QueueOffset(number),
+                stored_at_ms,
+                find_real_topic(properties),
+                *shared,
+            )
         )
     return found
 

@@ -10,7 +10,7 @@ Source: RocketMQ `TransactionalMessageServiceImpl`, which has the same two offse
 import heapq
 import itertools
 import math
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
@@ -65,11 +65,14 @@ class OpenTransaction:
     """No producer is asked about this transaction, and its half message is never copied; when it is
     due, it is rolled back."""
 
+    topic: str = ""
+    """Real topic of the message."""
 
-_Untouched: TypeAlias = tuple[QueueOffset, int, int]
+
+_Untouched: TypeAlias = tuple[QueueOffset, int, int, str]
 """Staged transaction, before a request works on its end: offset in the half queue, time of its
-begin, and time at which it is due. There may be a million, and the garbage collector would visit
-each if it were an object that refers to others."""
+begin, time at which it is due, and topic. There may be a million, and the garbage collector would
+visit each if it were an object that refers to others."""
 
 
 class EndedTransaction(NamedTuple):
@@ -117,6 +120,9 @@ class TransactionTable:
         self.staged = 0
         """Number of open transactions that are staged."""
 
+        self.open_topics: Counter[str] = Counter()
+        """Number of open transactions by topic."""
+
         self.work_known_from_ms = 0
         """Monotonic time before which work on batches is not known."""
 
@@ -160,9 +166,9 @@ class TransactionTable:
         entry = self._open.get(transaction)
         if not isinstance(entry, tuple):
             return entry
-        number, began_at_ms, due_at_ms = entry
+        number, began_at_ms, due_at_ms, topic = entry
         entry = OpenTransaction(
-            transaction, transaction, number, began_at_ms, due_at_ms, is_staged=True
+            transaction, transaction, number, began_at_ms, due_at_ms, is_staged=True, topic=topic
         )
         self._open[transaction] = self._queue[number] = entry
         return entry
@@ -235,6 +241,7 @@ class TransactionTable:
         now_ms: int,
         due_at_ms: int,
         is_staged: bool = False,
+        topics: Iterable[str] = itertools.repeat(""),
     ) -> None:
         """Open the transactions of half messages that were just appended.
 
@@ -244,14 +251,16 @@ class TransactionTable:
             now_ms: Monotonic.
             due_at_ms: Monotonic time of the first check, or of the roll-back of staged ones.
             is_staged: True for staged half messages, all of them.
+            topics: Real topic of each message.
         """
         opened, queue = self._open, self._queue
-        for physical, number in zip(physical_offsets, queue_offsets, strict=True):
+        for physical, number, topic in zip(physical_offsets, queue_offsets, topics, strict=False):
+            self.open_topics[topic] += 1
             if is_staged:
-                opened[physical] = (number, now_ms, due_at_ms)
+                opened[physical] = (number, now_ms, due_at_ms, topic)
                 queue[number] = physical
             else:
-                entry = OpenTransaction(physical, physical, number, now_ms, due_at_ms)
+                entry = OpenTransaction(physical, physical, number, now_ms, due_at_ms, topic=topic)
                 opened[physical] = queue[number] = entry
                 self._fresh.append((due_at_ms, entry))
         end = QueueOffset(queue_offsets[-1] + 1)
@@ -266,9 +275,10 @@ class TransactionTable:
         found.sort(key=lambda entry: entry.queue_offset)
         newer, self._queue = self._queue, {}
         for entry in found:
-            number = entry.queue_offset
+            number, times = entry.queue_offset, (entry.began_at_ms, entry.due_at_ms)
+            self.open_topics[entry.topic] += 1
             if entry.is_staged and entry.physical_offset == entry.transaction:
-                self._open[entry.transaction] = (number, entry.began_at_ms, entry.due_at_ms)
+                self._open[entry.transaction] = (number, *times, entry.topic)
                 self._queue[number] = entry.transaction
             else:
                 self._open[entry.transaction] = self._queue[number] = entry
@@ -355,6 +365,9 @@ class TransactionTable:
         del self._open[entry.transaction]
         del self._queue[entry.queue_offset]
         self.staged -= entry.is_staged
+        self.open_topics[entry.topic] -= 1
+        if not self.open_topics[entry.topic]:
+            del self.open_topics[entry.topic]
         for number in (*entry.earlier, entry.queue_offset):
             # An earlier one that is passed already stays passed; others move to the end.
             if self._held.pop(number, None) is not None or number == entry.queue_offset:

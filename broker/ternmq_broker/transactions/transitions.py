@@ -5,9 +5,10 @@ crash the log holds the state that the table had.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ternmq_broker.storage.ack_policy import append_with_space
 from ternmq_broker.storage.internal_append import InternalWriter
@@ -21,7 +22,24 @@ from ternmq_model.names import OP_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import TAGS
 from ternmq_model.transaction import Resolution
+from ternmq_runtime.metrics.families import HistogramCounts
 from ternmq_store.message_store import AppendResult
+
+LATENCY_BOUNDS_MS: Final = (
+    *(10, 100, 1_000, 5_000),
+    *(60_000, 600_000, 3_600_000, 43_200_000, 86_400_000),
+)
+"""Upper bounds of the ranges in which times of commits are counted."""
+
+
+@dataclass(slots=True)
+class TransactionEnds:
+    """Ends of the transactions of one topic since the start of the broker."""
+
+    committed: int = 0
+    rolled_back: int = 0
+    latencies: HistogramCounts = field(default_factory=lambda: HistogramCounts(LATENCY_BOUNDS_MS))
+    """Times from the first half message to the commit, ms."""
 
 
 class TransitionRecord(NamedTuple):
@@ -47,6 +65,8 @@ class Transitions:
     ) -> None:
         self.table = table
         self.writer = writer
+        self.ends: dict[str, TransactionEnds] = {}
+        """Ends by topic."""
         self._clock = clock
         self._op_bytes_max = op_bytes_max
 
@@ -97,6 +117,9 @@ class Transitions:
                     -1 if half.is_delayed else number,
                 )
                 self.table.end(entry, ended, record_at=offset)
+                ends = self._ends_of(entry)
+                ends.committed += 1
+                ends.latencies.observe(max(0, now_ms - entry.began_at_ms))
             if self.table.unwritten_bytes >= self._op_bytes_max:
                 self.write_ops()
 
@@ -123,6 +146,7 @@ class Transitions:
                 entry.transaction, Resolution.ROLLBACK, group, message_id, end, why=why
             )
             self.table.end(entry, ended, record_at=None)
+            self._ends_of(entry).rolled_back += 1
         self.table.op_written(named, number, end=end)
 
     def put_back(self, changes: Sequence[TransitionRecord]) -> None:
@@ -138,6 +162,7 @@ class Transitions:
                 half.transaction, Resolution.ROLLBACK, half.group, half.message_id, end, why=why
             )
             self.table.end(change.entry, ended, record_at=offset)
+            self._ends_of(change.entry).rolled_back += 1
         if changes:
             self.write_ops()
 
@@ -150,6 +175,12 @@ class Transitions:
             offsets, numbers = appended.physical_offsets.tolist(), appended.queue_offsets.tolist()
             for change, offset, number in zip(group, offsets, numbers, strict=True):
                 yield change, offset, number, appended.end
+
+    def _ends_of(self, entry: OpenTransaction) -> TransactionEnds:
+        found = self.ends.get(entry.topic)
+        if found is None:
+            found = self.ends[entry.topic] = TransactionEnds()
+        return found
 
     def write_ops(self) -> None:
         """Store one op message for all ended transactions that have none, if there are any.

@@ -205,6 +205,10 @@ class FileSystem(Protocol):
         """Return the used part of the disk with `folder`, 0 to 1."""
         ...
 
+    def free_bytes(self, folder: Path) -> int:
+        """Return the free space of the disk with `folder` for ordinary users."""
+        ...
+
     def rest(self, seconds: float) -> None:
         """Pause, so that other tasks can use the disk. Not for the store's own thread."""
         ...
@@ -463,10 +467,7 @@ class RealFileSystem:
 
     def remove(self, path: Path) -> None:
         """Remove a file or an empty folder."""
-        if path.is_dir():
-            path.rmdir()
-        else:
-            path.unlink()
+        (path.rmdir if path.is_dir() else path.unlink)()
 
     def sync_folder(self, folder: Path) -> None:
         """Sync `folder`, so that its names survive a power loss."""
@@ -489,6 +490,10 @@ class RealFileSystem:
         stats = os.statvfs(folder)
         used = stats.f_blocks - stats.f_bfree
         return used / max(used + stats.f_bavail, 1)
+
+    def free_bytes(self, folder: Path) -> int:
+        """Return the free space of the disk with `folder` for ordinary users."""
+        return (stats := os.statvfs(folder)).f_bavail * stats.f_frsize
 
     def rest(self, seconds: float) -> None:
         """Pause, so that other tasks can use the disk."""

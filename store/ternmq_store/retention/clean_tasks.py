@@ -45,12 +45,15 @@ class DiskUse:
     files: FileSystem
     folders: Sequence[Path]
     used_share: float = 0.0
+    free_bytes: int = 0
+    """Free space of the disk with the least of it."""
     error: OSError | None = None
 
     def run(self) -> None:
         """Measure the disk of each folder."""
         try:
             self.used_share = max(self.files.used_share(folder) for folder in self.folders)
+            self.free_bytes = min(self.files.free_bytes(folder) for folder in self.folders)
         except OSError as error:
             self.error = error
 

@@ -316,6 +316,10 @@ class MemoryFileSystem:
         """Return `used`."""
         return self.used
 
+    def free_bytes(self, folder: Path) -> int:
+        """Return the free part of a disk of 1 TiB."""
+        return int((1 - self.used) * (1 << 40))
+
     def forget(self) -> None:
         """Give back the memory of all files. The file system is not used any more."""
         for node in self.nodes.values():

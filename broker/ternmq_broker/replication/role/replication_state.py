@@ -13,6 +13,7 @@ from ternmq_broker.state.fastjson import write_json
 from ternmq_broker.state.replication_record import LogCut, ReplicationRecord
 from ternmq_broker.state.table_formats import REPLICATION
 from ternmq_broker.state.table_generations import StoredTable, config_folder, find_table, settle
+from ternmq_broker.state.tables import Tables
 from ternmq_model.epochs import EPOCH_MAX, REPAIR_COMMAND, doubt_of
 from ternmq_model.errors import StoreError
 from ternmq_model.json_checksum import add_checksum
@@ -23,6 +24,7 @@ from ternmq_runtime.service import Job
 from ternmq_runtime.shielded_call import run_shielded
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.reserve_file import replace_file_from_reserve
+from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -266,6 +268,18 @@ class ReplicationState:
             StoreError: The disk refused; no cut is recorded.
         """
         await self._change(lambda record: replace(record, cut=cut))
+
+    async def settle_cut(self, store: MessageStore, tables: Tables, *, was_slave: bool) -> None:
+        """Remove state of the end of the log after a cut, or after a power loss of a slave.
+
+        Raises:
+            StoreError: The disk refused; the next start repeats this.
+        """
+        has_lost_end = was_slave and store.max_physical < self.record.confirmed
+        if self.record.cut is not None or has_lost_end:
+            await tables.cut(store.next_offset, log_end=store.max_physical)
+        if self.record.cut is not None:
+            await self.cut_done(store.max_physical)
 
     async def cut_done(self, end: PhysicalOffset) -> None:
         """Record that the log was cut, and ends at `end`. Durable on return.

@@ -1,0 +1,139 @@
+"""Metrics of how far groups are behind, in messages and in time."""
+
+from typing import Final, NamedTuple
+
+from ternmq_broker.environment import BrokerEnvironment
+from ternmq_broker.metrics.families import (
+    INFLIGHT,
+    LAG,
+    LAG_LATENCY,
+    OLDEST_UNACKNOWLEDGED,
+    QUEUE_LAG_SECONDS,
+    QUEUEING_LATENCY,
+    READY,
+)
+from ternmq_broker.metrics.traffic import flag, is_system
+from ternmq_model.names import RETRY_PREFIX
+from ternmq_model.offsets import QueueOffset
+from ternmq_runtime.metrics.port import Scrape
+from ternmq_runtime.metrics.scrape import LabelValues
+
+_QUEUES_AT_A_TIME: Final = 256
+"""Limit on the time that one search takes in the blocking pool."""
+
+_Place = tuple[str, int, QueueOffset]
+"""Topic, queue id and offset of a message."""
+
+
+class QueueLag(NamedTuple):
+    """Position of a group in one queue with messages behind it."""
+
+    queue_id: int
+    next_unacknowledged: QueueOffset
+    """First message that is not committed, and not deleted."""
+
+    next_ready: QueueOffset
+    """First message that the group did not get yet; the end of the queue without one."""
+
+    end: QueueOffset
+
+
+class LagMetrics:
+    """Lags of all groups of one broker. Owned by the broker's loop.
+
+    A message of which the store time is known is not looked up at the next scrape.
+    """
+
+    def __init__(self, env: BrokerEnvironment) -> None:
+        self._env = env
+        self._times_ms: dict[_Place, int] = {}
+
+    async def collect(self, scrape: Scrape, node: LabelValues) -> None:
+        """Add the lags of all groups that committed an offset.
+
+        Raises:
+            RefusedError: The disk cannot be read.
+        """
+        found: list[tuple[str, str, list[int], list[QueueLag]]] = []
+        for topic, group, queues in self._env.tables.offsets.kept():
+            lags = [
+                lag
+                for queue_id, committed in queues.items()
+                if (lag := self._lag_of(group, topic, queue_id, committed)) is not None
+            ]
+            found.append((topic, group, list(queues), lags))
+            await scrape.rest()
+        places = (_places(topic, lags) for topic, _, _, lags in found)
+        await self._look_up(set[_Place]().union(*places))
+        for topic, group, queue_ids, lags in found:
+            self._add(scrape, node, group, topic, queue_ids, lags)
+            await scrape.rest()
+
+    def _lag_of(
+        self, group: str, topic: str, queue_id: int, committed: QueueOffset
+    ) -> QueueLag | None:
+        """Return the position of a group; None without messages behind it."""
+        first, end = self._env.store.queue_range(topic, queue_id)
+        begin = max(committed, first)
+        if begin >= end:
+            return None
+        reader = self._env.statistics.readers.get((group, topic, queue_id))
+        pulled = begin if reader is None else QueueOffset(min(max(reader.next_offset, begin), end))
+        return QueueLag(queue_id, begin, pulled, end)
+
+    async def _look_up(self, wanted: set[_Place]) -> None:
+        """Look up the store times of messages that are not known from the last scrape."""
+        before, store = self._times_ms, self._env.store
+        times = {place: before[place] for place in wanted & before.keys()}
+        missing = sorted(wanted - before.keys())
+        for begin in range(0, len(missing), _QUEUES_AT_A_TIME):
+            part = missing[begin : begin + _QUEUES_AT_A_TIME]
+            queries = [(topic, queue_id, (offset,)) for topic, queue_id, offset in part]
+            stored = await self._env.reader.run(store.searches.times_at(queries).run)
+            times |= {place: at[0] for place, at in zip(part, stored, strict=True) if any(at)}
+        self._times_ms = times
+
+    def _add(
+        self,
+        scrape: Scrape,
+        node: LabelValues,
+        group: str,
+        topic: str,
+        queue_ids: list[int],
+        lags: list[QueueLag],
+    ) -> None:
+        now_ms, times_ms = self._env.clock.wall_ms(), self._times_ms
+        messages = inflight = lag_ms = queueing_ms = unacknowledged_ms = 0
+        ages_ms: dict[int, int] = {}
+        for queue_id, begin, ready, end in lags:
+            age_ms = max(0, now_ms - times_ms.get((topic, queue_id, begin), now_ms))
+            ages_ms[queue_id] = age_ms
+            messages += end - begin
+            inflight += ready - begin
+            lag_ms = max(lag_ms, age_ms)
+            if ready > begin:
+                unacknowledged_ms = max(unacknowledged_ms, age_ms)
+            if ready < end:
+                waits_ms = now_ms - times_ms.get((topic, queue_id, ready), now_ms)
+                queueing_ms = max(queueing_ms, waits_ms)
+        is_retry = flag(topic.startswith(RETRY_PREFIX))
+        values = (*node, group, topic, is_retry, is_system(group, topic))
+        scrape.add(LAG, values, messages)
+        scrape.add(LAG_LATENCY, values, lag_ms)
+        scrape.add(INFLIGHT, values, inflight)
+        scrape.add(READY, values, messages - inflight)
+        scrape.add(QUEUEING_LATENCY, values, queueing_ms)
+        values = (*node, group, topic)
+        scrape.add(OLDEST_UNACKNOWLEDGED, values, unacknowledged_ms / 1000)
+        for queue_id in queue_ids:
+            age_s = ages_ms.get(queue_id, 0) / 1000
+            scrape.add(QUEUE_LAG_SECONDS, (*values, str(queue_id)), age_s)
+
+
+def _places(topic: str, lags: list[QueueLag]) -> set[_Place]:
+    return {
+        (topic, queue_id, offset)
+        for queue_id, begin, ready, end in lags
+        for offset in (begin, ready)
+        if offset < end
+    }
