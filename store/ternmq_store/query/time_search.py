@@ -99,7 +99,9 @@ class TimeSearch:
             OSError: The disk failed.
         """
         first, end = self.units.min_offset, self.units.end
-        with closing(_Times(self.units, self.source)) as times:
+        records = RecordReader(self.source)
+        with closing(self.units), closing(records):
+            times = _Times(self.units, self.source, records)
             is_open = _is_never_open if self.is_end else times.is_damaged
             found = find_offset(first, end, self.at_ms, self.boundary, times.of, is_open)
         return QueueOffset(found)
@@ -119,26 +121,28 @@ class StoreTimeLookup:
         Raises:
             OSError: The disk failed.
         """
-        return [[] if query is None else self._times(*query) for query in self.queries]
+        # All queues share one open file of the log: messages of one time lie beside each other.
+        with closing(RecordReader(self.source)) as records:
+            return [
+                [] if query is None else self._times(records, *query) for query in self.queries
+            ]
 
-    def _times(self, units: UnitFiles, offsets: Sequence[QueueOffset]) -> list[int]:
-        with closing(_Times(units, self.source)) as times:
+    def _times(
+        self, records: RecordReader, units: UnitFiles, offsets: Sequence[QueueOffset]
+    ) -> list[int]:
+        with closing(units):
+            times = _Times(units, self.source, records)
             return [times.of(offset) or 0 for offset in offsets]
 
 
 class _Times:
     """Reader of store times in the files of one queue and of the log."""
 
-    def __init__(self, units: UnitFiles, source: LogSource) -> None:
+    def __init__(self, units: UnitFiles, source: LogSource, records: RecordReader) -> None:
         self._units = units
         self._queue_id = int(units.folder.name)
         self._source = source
-        self._records = RecordReader(source)
-
-    def close(self) -> None:
-        """Close the files."""
-        self._units.close()
-        self._records.close()
+        self._records = records
 
     def of(self, offset: int) -> int | None:
         """Return a message's store time; 0 = it is deleted, None = an offset without a message.
