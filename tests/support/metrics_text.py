@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
 
-from ternmq_runtime.metrics.port import Scrape
+from ternmq_runtime.metrics.port import Scrape, ScrapedProcess
 from ternmq_runtime.metrics.scrape import SeriesTable, metrics_text
 
 
@@ -44,3 +44,29 @@ def samples_of(add: Callable[[Scrape], None]) -> list[Sample]:
         return metrics_text(table.end(("", "", "")), is_openmetrics=False)
 
     return parsed(asyncio.run(collect()))
+
+
+class Scraped:
+    """Samples of one scrape."""
+
+    def __init__(self, text: str) -> None:
+        self.samples = parsed(text)
+
+    def all(self, name: str, **labels: str) -> list[Sample]:
+        """Return the samples of a name that have these labels."""
+        return [
+            each
+            for each in self.samples
+            if each.name == name and labels.items() <= each.labels.items()
+        ]
+
+    def sum(self, name: str, **labels: str) -> float:
+        """Return the sum of the samples of a name that have these labels; 0 without any."""
+        return sum(each.value for each in self.all(name, **labels))
+
+
+async def scraped(process: ScrapedProcess) -> Scraped:
+    """Return what a process shows, without its port."""
+    table = SeriesTable(1_000)
+    await process.collect(Scrape(table))
+    return Scraped(metrics_text(table.end(process.node), is_openmetrics=False))

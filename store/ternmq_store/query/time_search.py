@@ -123,9 +123,7 @@ class StoreTimeLookup:
         """
         # All queues share one open file of the log: messages of one time lie beside each other.
         with closing(RecordReader(self.source)) as records:
-            return [
-                [] if query is None else self._times(records, *query) for query in self.queries
-            ]
+            return [[] if query is None else self._times(records, *query) for query in self.queries]
 
     def _times(
         self, records: RecordReader, units: UnitFiles, offsets: Sequence[QueueOffset]
