@@ -16,7 +16,7 @@ lint: .venv/.dev ; @$(BIN)/ruff check . && $(BIN)/ruff format --check . $(## loo
 types: .venv/.dev .venv/.spark ; @$(BIN)/python tools/check_types.py $(## mypy strict and pyright strict over every file)
 fmt: .venv/.dev ; @$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format . $(## lay the code out)
 protos: .venv/.dev ; @$(BIN)/python protos/generate.py $(## write the contracts' Python code)
-reference: .venv/.dev ; @$(BIN)/python tools/write_reference.py $(## write the tables of settings into docs/reference/config.md)
+reference: .venv/.dev ; @$(BIN)/python tools/write_reference.py $(## write the tables of settings and metrics into docs/reference)
 bench: .venv/.dev ; @$(BIN)/python benchmarks/bench.py $(COMPARE:%=--compare %) $(ROUNDS:%=--rounds %) $(ONLY:%=--only %) $(QUICK:%=--quick) $(## measure; COMPARE=COMMIT prints ratios to that commit, ONLY="push pull", ROUNDS=5, QUICK=1)
 soak: venv ; @TESTS_EXAMPLES=soak $(BIN)/python -m pytest -n 2 --timeout 0 -o faulthandler_timeout=0 tests/property tests/simulation tests/crash $(## property, simulation and crash tests, many more repetitions)
 check: .venv/.dev .venv/.spark ; @$(BIN)/python tools/run_tests.py check $(## the quick part of test: run it before every commit)

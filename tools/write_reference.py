@@ -1,15 +1,25 @@
-"""Write the tables of `docs/reference/config.md` from the classes of settings: `make reference`."""
+"""Write the tables of settings and of metrics into `docs/reference`: `make reference`."""
 
+from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
+from ternmq_broker.metrics import families as broker_families
 from ternmq_console.services.commands import SECTIONS
+from ternmq_runtime.metrics import loop_pause, scrape
+from ternmq_runtime.metrics.families import MetricFamily, MetricKind
 from ternmq_runtime.settings.reference import settings_table
 from tools.project import ROOT
 
 PAGE: Final = ROOT / "docs" / "reference" / "config.md"
 MARKER: Final = "<!-- Written by `make reference`; a change belongs into the classes. -->\n"
 """Below it everything is generated."""
+
+METRICS_PAGE: Final = ROOT / "docs" / "reference" / "metrics.md"
+METRICS_MARKER: Final = "<!-- Written by `make reference` from the families. -->\n"
+FAMILIES: Final = {"Broker": (broker_families,), "Every process": (loop_pause, scrape)}
+"""Modules with families, by the heading of their table."""
 
 
 def page_with_tables(page: str) -> str:
@@ -19,9 +29,38 @@ def page_with_tables(page: str) -> str:
     return f"{text}{marker}\n{settings_table(SECTIONS)}"
 
 
-def main(page: Path = PAGE) -> None:
-    """Renew the page."""
+def families_of(modules: Iterable[ModuleType]) -> list[MetricFamily]:
+    """Return the families that modules define, by name."""
+    found = {
+        each.name: each
+        for module in modules
+        for each in vars(module).values()
+        if isinstance(each, MetricFamily)
+    }
+    return [found[name] for name in sorted(found)]
+
+
+def metrics_page_with_tables(page: str) -> str:
+    """Return `page` with the tables of metrics below its marker as the modules have them now."""
+    text, marker, _ = page.partition(METRICS_MARKER)
+    assert marker, "the page has no marker"
+    tables = (_metrics_table(title, families_of(found)) for title, found in FAMILIES.items())
+    return f"{text}{marker}{''.join(tables)}"
+
+
+def _metrics_table(title: str, families: Iterable[MetricFamily]) -> str:
+    rows = [f"\n## {title}\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n"]
+    for each in families:
+        name = f"{each.name}_total" if each.kind is MetricKind.COUNTER else each.name
+        labels = ", ".join(f"`{label}`" for label in each.labels)
+        rows.append(f"| `{name}` | {each.kind} | {labels} | {each.help} |\n")
+    return "".join(rows)
+
+
+def main(page: Path = PAGE, metrics_page: Path = METRICS_PAGE) -> None:
+    """Renew both pages."""
     page.write_text(page_with_tables(page.read_text()))
+    metrics_page.write_text(metrics_page_with_tables(metrics_page.read_text()))
 
 
 if __name__ == "__main__":

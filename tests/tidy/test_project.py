@@ -20,7 +20,14 @@ from tools.project import (
     relative,
     shipped_files,
 )
-from tools.write_reference import MARKER, PAGE, page_with_tables
+from tools.write_reference import (
+    MARKER,
+    METRICS_MARKER,
+    METRICS_PAGE,
+    PAGE,
+    metrics_page_with_tables,
+    page_with_tables,
+)
 
 
 @pytest.mark.parametrize("role", [*ROLES, "ternmq"])
@@ -70,6 +77,18 @@ def test_stale_generated_code_is_found(tmp_path: Path) -> None:
 def test_tables_of_settings_are_fresh() -> None:
     page = PAGE.read_text()
     assert page == page_with_tables(page), "run `make reference`"
+
+
+def test_tables_of_metrics_are_fresh() -> None:
+    page = METRICS_PAGE.read_text()
+    assert page == metrics_page_with_tables(page), "run `make reference`"
+
+
+def test_stale_tables_of_metrics_are_renewed() -> None:
+    page = metrics_page_with_tables(f"# Metrics\n{METRICS_MARKER}| obsolete |\n")
+    assert page.startswith(f"# Metrics\n{METRICS_MARKER}\n## Broker\n")
+    assert "| `rocketmq_messages_in_total` | counter | `topic`, `message_type`" in page
+    assert "obsolete" not in page
 
 
 def test_stale_tables_of_settings_are_renewed() -> None:

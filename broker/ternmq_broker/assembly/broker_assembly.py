@@ -145,14 +145,7 @@ class BrokerAssembly:
             admission=env.admission,
         )
         self.access: Final = self._build_access()
-        self.metrics: Final = BrokerMetrics(
-            env,
-            member,
-            self._groups.sessions,
-            scheduled=None if member.is_slave else self._scheduled,
-            transactions=None if member.is_slave else self._transactions,
-            behind=self._behind if self._following is None else self._following.behind,
-        )
+        self.metrics: Final = self._build_metrics()
         self._services = [*self._build_services(), *self._build_replication_services()]
 
     def _build_access(self) -> AccessControl:
@@ -210,12 +203,22 @@ class BrokerAssembly:
             topic_gone=self._pulls.deletion_listeners.deleted,
         )
 
-    def _behind(self) -> Iterator[tuple[int, int]]:
-        """Yield the id of each slave, and the bytes of the log that it has not made safe."""
-        assert self._replicas is not None
-        for sender in self._replicas.senders():
-            follower = sender.follower
-            yield follower.broker_id, self.env.store.max_physical - follower.acknowledged
+    def _build_metrics(self) -> BrokerMetrics:
+        is_slave = self._member.is_slave
+        return BrokerMetrics(
+            self.env,
+            self._member,
+            self._groups.sessions,
+            scheduled=None if is_slave else self._scheduled,
+            transactions=None if is_slave else self._transactions,
+            behind=self._behind,
+        )
+
+    def _behind(self) -> Sequence[tuple[int, int]]:
+        if self._replicas is not None:
+            return self._replicas.behind()
+        assert self._following is not None
+        return self._following.behind()
 
     def _build_services(self) -> Sequence[RpcService]:
         env, groups = self.env, self._groups

@@ -27,7 +27,7 @@ from ternmq_broker.transactions.open_batches import OpenBatches
 from ternmq_broker.transactions.recovery import TransactionRecovery
 from ternmq_broker.transactions.service import TransactionService
 from ternmq_broker.transactions.table import TransactionTable
-from ternmq_broker.transactions.transitions import TransactionEnds, Transitions
+from ternmq_broker.transactions.transitions import EndCounts, Transitions
 from ternmq_model.arrays import Ints
 from ternmq_model.errors import RefusedError, TernError, refusal
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
@@ -201,7 +201,7 @@ class Transactions:
                 self._env.registrar.changed()
 
     @property
-    def ends(self) -> Mapping[str, TransactionEnds]:
+    def ends(self) -> Mapping[str, EndCounts]:
         """Ends of transactions by topic, read-only."""
         return self._transitions.ends
 

@@ -25,16 +25,13 @@ from ternmq_model.transaction import Resolution
 from ternmq_runtime.metrics.families import HistogramCounts
 from ternmq_store.message_store import AppendResult
 
-LATENCY_BOUNDS_MS: Final = (
-    *(10, 100, 1_000, 5_000),
-    *(60_000, 600_000, 3_600_000, 43_200_000, 86_400_000),
-)
+LATENCY_BOUNDS_MS: Final = (10, 100, 1_000, 5_000, 60_000, 600_000, 3_600_000, 86_400_000)
 """Upper bounds of the ranges in which times of commits are counted."""
 
 
 @dataclass(slots=True)
-class TransactionEnds:
-    """Ends of the transactions of one topic since the start of the broker."""
+class EndCounts:
+    """Counts of the ends of one topic's transactions, since the start of the broker."""
 
     committed: int = 0
     rolled_back: int = 0
@@ -65,7 +62,7 @@ class Transitions:
     ) -> None:
         self.table = table
         self.writer = writer
-        self.ends: dict[str, TransactionEnds] = {}
+        self.ends: dict[str, EndCounts] = {}
         """Ends by topic."""
         self._clock = clock
         self._op_bytes_max = op_bytes_max
@@ -176,10 +173,10 @@ class Transitions:
             for change, offset, number in zip(group, offsets, numbers, strict=True):
                 yield change, offset, number, appended.end
 
-    def _ends_of(self, entry: OpenTransaction) -> TransactionEnds:
+    def _ends_of(self, entry: OpenTransaction) -> EndCounts:
         found = self.ends.get(entry.topic)
         if found is None:
-            found = self.ends[entry.topic] = TransactionEnds()
+            found = self.ends[entry.topic] = EndCounts()
         return found
 
     def write_ops(self) -> None:

@@ -50,6 +50,11 @@ class FollowerProgress:
     """Time since which the slave lacks bytes and acknowledges none; None = it lacks no bytes."""
 
     @property
+    def safe_offset(self) -> PhysicalOffset:
+        """End of the bytes that are safe at the slave, those from before it joined included."""
+        return max(self.acknowledged, self.start)
+
+    @property
     def counts(self) -> bool:
         """True when the master waits for this slave."""
         return self.counts_from is not None

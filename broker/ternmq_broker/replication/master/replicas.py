@@ -69,6 +69,8 @@ class Replicas:
         self._confirmations = confirmations
         self._in_sync = InSync(needed=member.slaves_needed, slave_timeout_ms=slave_timeout_ms)
         self._senders: dict[int, LogSender] = {}
+        self._left: dict[int, PhysicalOffset] = {}
+        """Last safe offset of each slave whose stream is over."""
         self._disconnection = asyncio.Event()
         self._fenced_by = 0
         self._is_needed = member.slaves_needed > 0
@@ -94,6 +96,16 @@ class Replicas:
     def senders(self) -> "list[LogSender]":
         """Return the log senders of all slaves, by id."""
         return [self._senders[broker_id] for broker_id in self.ids()]
+
+    def behind(self) -> Sequence[tuple[int, int]]:
+        """Return the id of each slave, and the bytes of the log that it has not made safe.
+
+        A slave whose stream is over is listed until it returns, or the term is over.
+        """
+        safe = self._left | {
+            each.follower.broker_id: each.follower.safe_offset for each in self.senders()
+        }
+        return [(broker_id, self.store.max_physical - at) for broker_id, at in safe.items()]
 
     def appended(self) -> None:
         """Record that the log may have grown, or that more of it may be safe at the master.
@@ -135,11 +147,13 @@ class Replicas:
         follower = self._in_sync.join(hello.broker_id, start)
         sender = LogSender(self, follower, hello, peer, stream, blocking)
         self._senders[hello.broker_id] = sender
+        self._left.pop(hello.broker_id, None)
         return sender
 
     def disconnected(self, sender: "LogSender") -> None:
         """Remove a slave whose stream is over."""
         del self._senders[sender.follower.broker_id]
+        self._left[sender.follower.broker_id] = sender.follower.safe_offset
         self._in_sync.leave(sender.follower)
         self._disconnection.set()
         self._disconnection = asyncio.Event()
@@ -242,7 +256,7 @@ class Replicas:
     def _needed_from(self) -> PhysicalOffset | None:
         """Return the first byte of the log that a slave still needs; None without slaves."""
         followers = self._in_sync.followers
-        return min((max(each.acknowledged, each.start) for each in followers), default=None)
+        return min((each.safe_offset for each in followers), default=None)
 
 
 class LogSender:
@@ -396,8 +410,7 @@ class LogSender:
             RefusedError: The disk failed.
         """
         store, start = self._store, self.follower.sent
-        safe = max(self.follower.acknowledged, self.follower.start)
-        if start == store.feed.end or start - safe >= WINDOW_BYTES:
+        if start == store.feed.end or start - self.follower.safe_offset >= WINDOW_BYTES:
             return None
         found = store.feed.slice(start, PIECE_BYTES_MAX)
         if not isinstance(found, ColdSlice):

@@ -1,6 +1,6 @@
 """Replication of a slave: the follower of the log, and the synchronizer of tables."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from ternmq_broker.environment import BrokerEnvironment
@@ -84,7 +84,7 @@ class SlaveReplication:
         reply.following.CopyFrom(self.follower.status())
         reply.following.metadata_age_ms = self._metadata.age_ms()
 
-    def behind(self) -> Iterable[tuple[int, int]]:
+    def behind(self) -> Sequence[tuple[int, int]]:
         """Return the id of this slave with the bytes of its master's log that it lacks."""
         return ((self._member.identity.broker_id, self.follower.status().lag_bytes),)
 

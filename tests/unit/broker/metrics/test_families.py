@@ -14,7 +14,7 @@ def test_names_are_unique_and_begin_with_their_system() -> None:
     assert all(name.startswith(("rocketmq_", "ternmq_")) for name in names)
 
 
-def test_only_histograms_have_bounds_and_they_ascend() -> None:
+def test_bounds_ascend_and_only_histograms_have_them() -> None:
     for each in table():
         assert bool(each.bounds) is (each.kind is MetricKind.HISTOGRAM), each.name
         assert list(each.bounds) == sorted(set(each.bounds)), each.name
