@@ -56,7 +56,7 @@ class BrokerMetrics:
         env = self._env
         collect_role(scrape, node, env, self._member, behind=self._behind())
         await collect_traffic(scrape, node, env)
-        await collect_connections(scrape, node, self._sessions.table.sessions())
+        await collect_connections(scrape, node, self._sessions.table.unsorted())
         if self._transactions is not None:
             await collect_transactions(scrape, node, self._transactions)
         reading = [self._store.collect(scrape, node), self._lags.collect(scrape, node)]

@@ -66,7 +66,7 @@ def collect_role(
         behind: Id of each slave, and the bytes of the log that it lacks.
     """
     scrape.add(TOPICS, node, len(env.tables.topics))
-    scrape.add(GROUPS, node, len(env.tables.groups))
+    scrape.add(GROUPS, node, sum(1 for _ in env.tables.groups))
     permission = READ_WRITE
     if env.is_slave or env.live.broker.draining:
         permission = Permission.READ

@@ -1,5 +1,6 @@
 """Metrics of how far groups are behind, in messages and in time."""
 
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ternmq_broker.environment import BrokerEnvironment
@@ -47,6 +48,7 @@ class LagMetrics:
     def __init__(self, env: BrokerEnvironment) -> None:
         self._env = env
         self._times_ms: dict[_Place, int] = {}
+        """Store times of messages; 0 = not known."""
 
     async def collect(self, scrape: Scrape, node: LabelValues) -> None:
         """Add the lags of all groups that committed an offset.
@@ -55,16 +57,18 @@ class LagMetrics:
             RefusedError: The disk cannot be read.
         """
         found: list[tuple[str, str, list[int], list[QueueLag]]] = []
+        before, self._times_ms = self._times_ms, {}
+        missing: list[_Place] = []
         for topic, group, queues in self._env.tables.offsets.kept():
-            lags = [
-                lag
-                for queue_id, committed in queues.items()
-                if (lag := self._lag_of(group, topic, queue_id, committed)) is not None
-            ]
+            lags: list[QueueLag] = []
+            for queue_id, committed in queues.items():
+                lag = self._lag_of(group, topic, queue_id, committed)
+                if lag is not None:
+                    lags.append(lag)
+                    missing += self._unknown(topic, lag, before)
             found.append((topic, group, list(queues), lags))
             await scrape.rest()
-        places = (_places(topic, lags) for topic, _, _, lags in found)
-        await self._look_up(set[_Place]().union(*places))
+        await self._look_up(missing)
         for topic, group, queue_ids, lags in found:
             self._add(scrape, node, group, topic, queue_ids, lags)
             await scrape.rest()
@@ -81,17 +85,24 @@ class LagMetrics:
         pulled = begin if reader is None else QueueOffset(min(max(reader.next_offset, begin), end))
         return QueueLag(queue_id, begin, pulled, end)
 
-    async def _look_up(self, wanted: set[_Place]) -> None:
-        """Look up the store times of messages that are not known from the last scrape."""
-        before, store = self._times_ms, self._env.store
-        times = {place: before[place] for place in wanted & before.keys()}
-        missing = sorted(wanted - before.keys())
+    def _unknown(self, topic: str, lag: QueueLag, before: dict[_Place, int]) -> Iterator[_Place]:
+        """Yield the messages of a lag whose store times the last scrape did not know."""
+        times_ms = self._times_ms
+        for offset in (lag.next_unacknowledged, lag.next_ready):
+            place = (topic, lag.queue_id, offset)
+            if offset < lag.end and place not in times_ms:
+                at_ms = times_ms[place] = before.get(place, 0)
+                if not at_ms:
+                    yield place
+
+    async def _look_up(self, missing: Sequence[_Place]) -> None:
+        store, times_ms = self._env.store, self._times_ms
         for begin in range(0, len(missing), _QUEUES_AT_A_TIME):
             part = missing[begin : begin + _QUEUES_AT_A_TIME]
             queries = [(topic, queue_id, (offset,)) for topic, queue_id, offset in part]
             stored = await self._env.reader.run(store.searches.times_at(queries).run)
-            times |= {place: at[0] for place, at in zip(part, stored, strict=True) if any(at)}
-        self._times_ms = times
+            for place, at_ms in zip(part, stored, strict=True):
+                times_ms[place] = at_ms[0] if at_ms else 0
 
     def _add(
         self,
@@ -102,11 +113,11 @@ class LagMetrics:
         queue_ids: list[int],
         lags: list[QueueLag],
     ) -> None:
-        now_ms, times_ms = self._env.clock.wall_ms(), self._times_ms
+        now_ms = self._env.clock.wall_ms()
         messages = inflight = lag_ms = queueing_ms = unacknowledged_ms = 0
         ages_ms: dict[int, int] = {}
         for queue_id, begin, ready, end in lags:
-            age_ms = max(0, now_ms - times_ms.get((topic, queue_id, begin), now_ms))
+            age_ms = self._age_ms((topic, queue_id, begin), now_ms)
             ages_ms[queue_id] = age_ms
             messages += end - begin
             inflight += ready - begin
@@ -114,8 +125,7 @@ class LagMetrics:
             if ready > begin:
                 unacknowledged_ms = max(unacknowledged_ms, age_ms)
             if ready < end:
-                waits_ms = now_ms - times_ms.get((topic, queue_id, ready), now_ms)
-                queueing_ms = max(queueing_ms, waits_ms)
+                queueing_ms = max(queueing_ms, self._age_ms((topic, queue_id, ready), now_ms))
         is_retry = flag(topic.startswith(RETRY_PREFIX))
         values = (*node, group, topic, is_retry, is_system(group, topic))
         scrape.add(LAG, values, messages)
@@ -129,11 +139,6 @@ class LagMetrics:
             age_s = ages_ms.get(queue_id, 0) / 1000
             scrape.add(QUEUE_LAG_SECONDS, (*values, str(queue_id)), age_s)
 
-
-def _places(topic: str, lags: list[QueueLag]) -> set[_Place]:
-    return {
-        (topic, queue_id, offset)
-        for queue_id, begin, ready, end in lags
-        for offset in (begin, ready)
-        if offset < end
-    }
+    def _age_ms(self, place: _Place, now_ms: int) -> int:
+        """Return the age of a message; 0 when its store time is not known."""
+        return max(0, now_ms - (self._times_ms.get(place) or now_ms))

@@ -49,7 +49,8 @@ async def collect_scheduled(
         before = count
     now_ms = env.clock.wall_ms()
     scrape.add(TIMER_DEQUEUE_LAG, values, due)
-    scrape.add(TIMER_DEQUEUE_LATENCY, values, max(0, now_ms - timer.first_ms))
+    # Without due messages `first_ms` may be the start of a bucket, before the first of them.
+    scrape.add(TIMER_DEQUEUE_LATENCY, values, max(0, now_ms - timer.first_ms) if due else 0)
     scrape.add(TIMER_ENQUEUE_LAG, values, timer.behind)
     scrape.add(TIMER_ENQUEUE_LATENCY, values, await _unread_ms(env, timer.next_offset))
     for topic, counts in list(env.statistics.delays.items()):

@@ -127,7 +127,7 @@ class TimedMessages:
         return min(due_ms, self._wheel.first_ms)
 
     def due_counts(self, within_ms: Sequence[int]) -> list[int]:
-        """Return how many waiting messages are due within each time from now on, to 6.4 s."""
+        """Return how many waiting messages are due within each time from now on."""
         taken = self.waiting - len(self._wheel)
         now_ms = self._clock.wall_ms()
         return [taken + count for count in self._wheel.due_counts(now_ms, within_ms)]

@@ -217,6 +217,10 @@ class ClientTable:
         """Return every client's session, sorted by client id."""
         return [session for _, session in sorted(self._sessions.items())]
 
+    def unsorted(self) -> list[ClientSession]:
+        """Return every client's session, in no order."""
+        return list(self._sessions.values())
+
     def groups(self) -> set[str]:
         """Return every group that has a member."""
         return set(self._members)

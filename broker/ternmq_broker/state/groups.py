@@ -75,9 +75,6 @@ class GroupTable:
         self._shared: frozenset[str] = frozenset()
         """Groups of the loaded file or of the master; other groups were created here."""
 
-    def __len__(self) -> int:
-        return len(self._groups)
-
     def __iter__(self) -> Iterator[GroupSettings]:
         """Yield every group, sorted by name."""
         return iter([self._groups[name] for name in sorted(self._groups)])

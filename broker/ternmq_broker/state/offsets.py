@@ -4,7 +4,7 @@ Source: RocketMQ `ConsumerOffsetManager`.
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 from ternmq_broker.state.fastjson import as_int, version_from_dict, version_to_dict
@@ -230,10 +230,14 @@ class OffsetTable:
                 found[topic] = dict(sorted(self._offsets[key].items()))
         return found
 
-    def kept(self) -> Sequence[tuple[str, str, Mapping[int, QueueOffset]]]:
-        """Return the topic, group and offsets by queue of all pairs; the offsets are not copied."""
-        parts = ((key.partition(_SEPARATOR), queues) for key, queues in self._offsets.items())
-        return [(topic, group, queues) for (topic, _, group), queues in parts]
+    def kept(self) -> Iterator[tuple[str, str, Mapping[int, QueueOffset]]]:
+        """Yield the topic, group and offsets by queue of all pairs; the offsets are not copied.
+
+        The table may change meanwhile.
+        """
+        for key, queues in list(self._offsets.items()):
+            topic, _, group = key.partition(_SEPARATOR)
+            yield topic, group, queues
 
     def groups_beyond(self, topic: str, queue_id: int, offset: QueueOffset) -> Sequence[str]:
         """Return the groups that have committed an offset beyond `offset` of a queue, sorted."""

@@ -127,3 +127,17 @@ def test_message_that_was_put_back_is_the_first_again() -> None:
     assert wheel.first_offset() == 5
     assert wheel.take_before(6, 100).offsets.tolist() == [5]
     assert wheel.first_offset() == 6
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_due_counts_are_those_of_the_times(seed: int) -> None:
+    random, wheel = Random(seed), TimerWheel()
+    dues_ms = [NOW_MS + random.randrange(0, 60_000, 100) for _ in range(200)]
+    add(wheel, *enumerate(dues_ms))
+    within_ms = [0, *sorted(random.sample(range(60_000), 8))]
+    for now_ms in (NOW_MS - 1, NOW_MS + 3_000, NOW_MS + 40_000):
+        taken = {offset for offset, _, _ in take(wheel, now_ms - random.randrange(3_000), 30)}
+        dues_ms = [NOW_MS + (1 << 40) if n in taken else due for n, due in enumerate(dues_ms)]
+        assert wheel.due_counts(now_ms, within_ms) == [
+            sum(due <= now_ms + each_ms for due in dues_ms) for each_ms in within_ms
+        ]

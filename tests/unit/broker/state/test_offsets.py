@@ -292,3 +292,10 @@ def test_offsets_of_names_that_cannot_be_are_written_back_unused() -> None:
     assert [kept.group for kept, _ in table.changed_since(0, most=9)[0]] == ["G"]
     table.remove_topic("T")
     assert parse_json(write_json(table.to_dict()))["offsetTable"] == entries
+
+
+def test_all_offsets_are_returned_by_topic_and_group() -> None:
+    offsets = table()
+    commit(offsets, 3)
+    commit(offsets, 5, queue_id=2)
+    assert list(offsets.kept()) == [("T", "G", {0: 3, 2: 5})]

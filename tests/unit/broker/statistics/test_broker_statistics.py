@@ -136,3 +136,33 @@ def test_samples_are_taken_a_bounded_number_at_a_time(monkeypatch: pytest.Monkey
     assert steps == [True, True, True, True, False]
     assert counted.begun_at_ms(0) == 0
     assert counted.sample(20_000)
+
+
+def test_lengths_of_records_are_counted_by_topic_and_range() -> None:
+    counted, store, _ = counted_store()
+    append(store, batch_of(record("A", 0, bytes(10))))
+    rows = [record("A", row % 2, bytes(length)) for row, length in enumerate((10, 2_000, 2_000))]
+    append(store, batch_of(*rows, record("B", 0, bytes(5_000))))
+    assert counted.sizes == {"A": [2, 2, 0, 0, 0, 0, 0], "B": [0, 0, 1, 0, 0, 0, 0]}
+
+
+def test_reads_are_summed_by_group_and_the_next_offset_is_that_of_the_last_one() -> None:
+    counted, store, _ = counted_store(flush_mode=FlushMode.ASYNC)
+    append(store, batch_of(*(record("A", row % 2) for row in range(6))))
+    store.dispatch()
+    for queue_id, most in ((0, 2), (1, 3), (0, 1)):
+        read(store, "A", "G", limits=ReadLimits(most, 1 << 20), queue_id=queue_id)
+    (reads,) = counted.groups.values()
+    assert (reads.messages, reads.bytes) == (6, counted.gets.bytes)
+    assert [counted.readers["G", "A", queue_id].next_offset for queue_id in (0, 1)] == [1, 3]
+    counted.forget_group("G")
+    assert not counted.groups
+
+
+def test_delays_are_counted_by_topic_until_its_deletion() -> None:
+    counted, _, _ = counted_store()
+    counted.delayed("A", 60_000)
+    counted.delayed("A", 61_000)
+    assert counted.delays["A"].values() == [1, 2, 2, 2, 2, 2, 2, 121]
+    counted.forget_topic("A")
+    assert not counted.delays

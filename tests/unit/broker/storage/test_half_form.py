@@ -4,6 +4,7 @@ from ternmq_broker.storage.half_form import (
     StagedProperties,
     encode_real_queue,
     find_half_properties,
+    find_real_topic,
     join_half_properties,
     parse_real_queue,
     parse_staged_properties,
@@ -66,3 +67,8 @@ def test_properties_as_sent_are_those_of_no_stored_half_message() -> None:
 def test_copy_of_a_half_message_is_not_plain() -> None:
     assert parse_staged_properties(stored() + b"TRAN_PREPARED_QUEUE_OFFSET\x010\x02") is None
     assert parse_staged_properties(stored() + b"TRANSACTION_CHECK_TIMES\x012\x02") is None
+
+
+def test_real_topic_is_found_in_stored_properties_alone() -> None:
+    assert find_real_topic(stored()) == "flights"
+    assert find_real_topic(SENT) == ""

@@ -81,3 +81,17 @@ def test_batch_without_remaining_rows_is_none() -> None:
     done = reroute(batch_of(record(properties={"DELAY": "x"})), RULES, store_host=STORE_HOST)
     assert done.batch is None
     assert [each.row for each in done.refused] == [0]
+
+
+def test_delays_are_those_of_waiting_records_with_their_real_topics() -> None:
+    due_ms = RULES.now_ms + 90_000
+    batch = batch_of(
+        record("A", 0, b"0"),
+        record("A", 1, b"1", {"DELAY": "3"}),
+        record("B", 0, b"2", {"TIMER_DELIVER_MS": str(due_ms)}),
+        record("B", 2, b"3", {"TRAN_MSG": "true", "PGROUP": "g", "DELAY": "3"}),
+        record("B", 0, b"4", {"DELAY": "x"}),
+    )
+    done = reroute(batch, RULES, store_host=STORE_HOST)
+    assert [each.row for each in done.refused] == [4]
+    assert list(done.delays) == [("A", 10_000), ("B", 90_000)]

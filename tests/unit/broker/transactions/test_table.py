@@ -301,3 +301,22 @@ def test_oldest_notes_of_work_on_batches_are_dropped() -> None:
     table.work_on("", now_ms=10_000)
     told = [table.worked_on_at(name) for name in ("q/0", "q/1", "q/2", "q/new", "")]
     assert told == [9999, 1, 2, 10_000, 1], "the dropped one was worked on at 1"
+
+
+def test_open_transactions_are_counted_by_topic() -> None:
+    table = TransactionTable()
+    table.begin([P(200), P(300)], [Q(2), Q(3)], now_ms=0, due_at_ms=9, topics=["A", "B"])
+    table.begin(
+        [P(400), P(500)], [Q(4), Q(5)], now_ms=0, due_at_ms=9, is_staged=True, topics=["A", "A"]
+    )
+    table.restore(
+        [
+            OpenTransaction(P(0), P(0), Q(0), 0, topic="B"),
+            OpenTransaction(P(100), P(100), Q(1), 0, 5, is_staged=True, topic="C"),
+        ]
+    )
+    assert table.open_topics == {"A": 3, "B": 2, "C": 1}
+    for transaction in (100, 200, 500):
+        end(table, transaction, at=900)
+    assert table.open_topics == {"A": 1, "B": 2}
+    assert "C" not in table.open_topics
