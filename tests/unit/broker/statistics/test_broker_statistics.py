@@ -143,7 +143,8 @@ def test_lengths_of_records_are_counted_by_topic_and_range() -> None:
     append(store, batch_of(record("A", 0, bytes(10))))
     rows = [record("A", row % 2, bytes(length)) for row, length in enumerate((10, 2_000, 2_000))]
     append(store, batch_of(*rows, record("B", 0, bytes(5_000))))
-    assert counted.sizes == {"A": [2, 2, 0, 0, 0, 0, 0], "B": [0, 0, 1, 0, 0, 0, 0]}
+    append(store, batch_of(*(record("A", row % 2) for row in range(100))))
+    assert counted.sizes == {"A": [102, 2, 0, 0, 0, 0, 0], "B": [0, 0, 1, 0, 0, 0, 0]}
 
 
 def test_reads_are_summed_by_group_and_the_next_offset_is_that_of_the_last_one() -> None:

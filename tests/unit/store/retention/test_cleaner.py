@@ -109,15 +109,6 @@ def note_used(store: MessageStore, share: float) -> None:
     store.cleaner.note_disk_use(task)
 
 
-def test_free_bytes_are_those_of_the_last_measurement() -> None:
-    kept = Kept()
-    kept.files.used = 0.25
-    task = kept.store.cleaner.disk_use()
-    task.run()
-    kept.store.cleaner.note_disk_use(task)
-    assert kept.store.cleaner.free_bytes == 3 << 38
-
-
 def test_expired_files_are_deleted_with_their_messages() -> None:
     kept = Kept()
     kept.put(21, every_ms=HOUR_MS)
