@@ -17,7 +17,7 @@ from ternmq_runtime.metrics.config import MetricsConfig
 from ternmq_runtime.metrics.port import metrics_port
 from ternmq_store.config import FlushMode, StoreConfig
 from tests.support.brokers import Client, membership, stored
-from tests.support.metrics_text import Scraped
+from tests.support.metrics_text import Sample, Scraped, parsed
 from tests.support.processes import eventually, free_port
 from tests.support.transactions import COMMIT, ROLLBACK, begin, end
 
@@ -40,10 +40,15 @@ class Measured:
         self._url = url
 
     async def scrape(self) -> Scraped:
-        return Scraped(await asyncio.to_thread(self._read))
+        return Scraped(await asyncio.to_thread(self._read, "text/plain"))
 
-    def _read(self) -> str:
-        with urllib.request.urlopen(f"{self._url}/metrics", timeout=SOON_S) as answer:
+    async def openmetrics(self) -> list[Sample]:
+        text = await asyncio.to_thread(self._read, "application/openmetrics-text")
+        return parsed(text, is_openmetrics=True)
+
+    def _read(self, media_type: str) -> str:
+        request = urllib.request.Request(f"{self._url}/metrics", headers={"Accept": media_type})
+        with urllib.request.urlopen(request, timeout=SOON_S) as answer:
             text: bytes = answer.read()
         return text.decode()
 
@@ -246,6 +251,8 @@ def test_metrics_are_what_was_sent_and_received(tmp_path: Path) -> None:
             shown = await first.scrape()
             check_traffic(shown, truth)
             check_lags(shown, truth, inflight=True)
+            names = {each.name for each in await first.openmetrics()}
+            assert names >= {each.name for each in shown.samples if "_gc_" not in each.name}
             status = await client.replication_status()
             assert shown.sum("rocketmq_throughput_in_total") == status.log_end - status.log_start
             assert shown.sum("rocketmq_consumer_connections", consumer_group="G1") == 2

@@ -105,7 +105,9 @@ CHECKS: Final = _counter(
     "ternmq_transaction_checks", "Check-backs that were sent to producers.", "topic"
 )
 
-STORAGE_SIZE: Final = _gauge("rocketmq_storage_size_bytes", "Bytes of the store's files.", *_DISK)
+STORAGE_SIZE: Final = _gauge(
+    "rocketmq_storage_size_bytes", "Bytes of the CommitLog's files.", *_DISK
+)
 FLUSH_BEHIND: Final = _gauge(
     "rocketmq_storage_flush_behind_bytes", "Bytes of the CommitLog that are not synced.", *_DISK
 )
