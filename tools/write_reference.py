@@ -7,6 +7,8 @@ from typing import Final
 
 from ternmq_broker.metrics import families as broker_families
 from ternmq_console.services.commands import SECTIONS
+from ternmq_nameserver import metrics as nameserver_metrics
+from ternmq_remoting import rpc_latency, service_metrics
 from ternmq_runtime.metrics import loop_pause, scrape
 from ternmq_runtime.metrics.families import MetricFamily, MetricKind
 from ternmq_runtime.settings.reference import settings_table
@@ -18,7 +20,12 @@ MARKER: Final = "<!-- Written by `make reference`; a change belongs into the cla
 
 METRICS_PAGE: Final = ROOT / "docs" / "reference" / "metrics.md"
 METRICS_MARKER: Final = "<!-- Written by `make reference` from the families. -->\n"
-FAMILIES: Final = {"Broker": (broker_families,), "Every process": (loop_pause, scrape)}
+FAMILIES: Final = {
+    "Broker": (broker_families,),
+    "NameServer": (nameserver_metrics,),
+    "Broker and NameServer": (service_metrics, rpc_latency),
+    "Every process": (loop_pause, scrape),
+}
 """Modules with families, by the heading of their table."""
 
 
