@@ -190,6 +190,15 @@ pipeline = LazyGroup(
     },
 )
 
+generate = LazyGroup(
+    name="generate",
+    help="Write boards for Grafana and alert rules for Prometheus.",
+    lazy={
+        "grafana": (".generate.command:grafana", "Write four boards."),
+        "prometheus-rules": (".generate.command:prometheus_rules", "Write alert rules."),
+    },
+)
+
 _GROUPS: Final = (
     topic,
     group,
@@ -204,6 +213,7 @@ _GROUPS: Final = (
     user,
     acl,
     pipeline,
+    generate,
 )
 
 ternmq = LazyGroup(
