@@ -104,7 +104,7 @@ def _outages(job: str) -> list[AlertRule]:
         ),
         AlertRule(
             name="TernMQNoMaster",
-            value="max by (broker) (ternmq_nameserver_without_master)",
+            value="max by (cluster, broker) (ternmq_nameserver_without_master)",
             condition="> 0",
             hold="1m",
             severity="critical",
@@ -130,9 +130,10 @@ def _consumption(thresholds: AlertThresholds) -> list[AlertRule]:
         ),
         AlertRule(
             name="TernMQDeadLetters",
-            # The first dead letter makes the series, which has no increase then.
-            value=f"(({by} (increase({dead}[10m])) > 0)"
-            f" or ({by} ({dead}) unless {by} ({dead} offset 10m)))",
+            # The first dead letter makes the series, which has no increase then. A cluster that was
+            # not scraped ten minutes ago is another reason for a new series.
+            value=f"({by} (increase({dead}[10m])) > 0 or ({by} ({dead}) unless {by} ({dead} offset"
+            " 10m)) and on (cluster) count by (cluster) (ternmq_build_info offset 10m))",
             condition="> 0",
             hold="1m",
             severity="warning",

@@ -13,6 +13,8 @@ NODE: Final = 'cluster=~"$cluster",node_id=~"$node"'
 
 TOPIC: Final = 'cluster=~"$cluster",topic=~"$topic"'
 GROUP: Final = 'cluster=~"$cluster",consumer_group=~"$group",topic=~"$topic"'
+_CLUSTER_ALONE: Final = 'cluster=~"$cluster"'
+_WITHOUT_MASTER: Final = f"ternmq_nameserver_without_master{{{_CLUSTER_ALONE}}} > 0"
 _GROUP_ALONE: Final = 'cluster=~"$cluster",consumer_group=~"$group"'
 
 _CLUSTER_CHOICE: Final = BoardVariable(
@@ -90,7 +92,12 @@ _CLUSTER: Final = Board(
     variables=[_CLUSTER_CHOICE, _NODE_CHOICE],
     rows={
         "Health": [
-            _stat("Processes", "short", "count(ternmq_build_info)"),
+            _stat(
+                "Brokers",
+                "short",
+                f"sum(max by (cluster) (ternmq_nameserver_brokers{{{_CLUSTER_ALONE}}}))",
+                "Masters and slaves that a NameServer knows.",
+            ),
             _stat(
                 "Masters",
                 "short",
@@ -100,7 +107,7 @@ _CLUSTER: Final = Board(
             _stat(
                 "Without master",
                 "short",
-                "count(max by (broker) (ternmq_nameserver_without_master) > 0) or vector(0)",
+                f"count(max by (cluster, broker) ({_WITHOUT_MASTER})) or vector(0)",
                 "Names of brokers whose members lack a master: 0 is good.",
             ),
             _stat("Topics", "short", f"max(rocketmq_topic_number{{{NODE}}})"),
