@@ -1,8 +1,6 @@
 """Alert rules as promtool sees them: when each fires, when it does not, and what it says."""
 
 import json
-import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 from ternmq_console.generate.alert_rules import AlertThresholds, alert_rules, rules_text
+from tests.support.prometheus import checked
 
 RULES: Final = {rule.name: rule for rule in alert_rules(AlertThresholds(), "ternmq")}
 URL: Final = "https://wiki/ternmq"
@@ -232,15 +231,6 @@ CASES: Final = [
 ]
 
 
-def promtool(*words: str | Path) -> str:
-    """Run promtool to a good end, and return what it says."""
-    if shutil.which("promtool") is None:
-        pytest.skip("promtool is missing")
-    done = subprocess.run(["promtool", *words], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.fixture
 def rules(tmp_path: Path) -> Path:
     file = tmp_path / "rules.yaml"
@@ -249,7 +239,9 @@ def rules(tmp_path: Path) -> Path:
 
 
 def test_rules_are_valid(rules: Path) -> None:
-    assert f"{len(RULES)} rules found" in promtool("check", "rules", "--lint-fatal", rules)
+    assert f"{len(RULES)} rules found" in checked(
+        "promtool", "check", "rules", "--lint-fatal", rules
+    )
 
 
 def test_every_alert_has_a_case() -> None:
@@ -261,4 +253,4 @@ def test_alert_fires_when_it_must_and_says_why(case: Case, rules: Path) -> None:
     file = rules.with_name("test.yaml")
     told = {"rule_files": [rules.name], "evaluation_interval": "1m", "tests": [case.test()]}
     file.write_text(json.dumps(told))
-    promtool("test", "rules", file)
+    checked("promtool", "test", "rules", file)
