@@ -45,8 +45,8 @@ def test_alert_comes_after_the_steps_by_hand(tmp_path: Path) -> None:
         return text.replace("/var/lib/ternmq/", "").replace("0.0.0.0", "127.0.0.1")
 
     def on_port(step: str, port: int) -> str:
-        assert "metrics.port=9464" in step
-        return step.replace("metrics.port=9464", f"metrics.port={port}")
+        assert "--metrics-port 9464" in step
+        return step.replace("--metrics-port 9464", f"--metrics-port {port}")
 
     (tmp_path / "prometheus.yml").write_text(
         here(prometheus_config).replace("_interval: 15s", "_interval: 1s")
