@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 from ternmq_console.generate.alert_rules import AlertThresholds, alert_rules, rules_text
+from ternmq_console.generate.board_queries import mean, of_process, quantile, sum_once
 from tests.support.prometheus import checked
 
 RULES: Final = {rule.name: rule for rule in alert_rules(AlertThresholds(), "ternmq")}
@@ -17,6 +18,7 @@ NODE: Final = {"cluster": "c", "node_type": "broker", "node_id": "broker-a"}
 BROKER: Final = NODE | {"instance": "a:9464", "job": "ternmq"}
 SLAVE: Final = NODE | {"instance": "a-slave:9464", "job": "ternmq"}
 NAMES: Final = {"node_type": "nameserver", "node_id": "ns:9876", "instance": "ns:1"}
+PROCESS: Final = '{instance="a:9464",job="ternmq",node_id="broker-a",node_type="broker"}'
 ORDERS: Final = {"consumer_group": "shop", "topic": "orders"}
 GIB: Final = 1 << 30
 LAG: Final = "ternmq_consumer_queue_lag_seconds"
@@ -113,6 +115,7 @@ CASES: Final = [
         "TernMQConsumerLag",
         [
             series(LAG, "310+60x9 0x9", BROKER | ORDERS | {"queue_id": "0"}),
+            series(LAG, "900x20", BROKER | ORDERS | {"consumer_group": "CID_RMQ_SYS_TRANS"}),
             series(LAG, "1x20", BROKER | ORDERS | {"queue_id": "1"}),
             series(LAG, "310+60x9 0x9", SLAVE | ORDERS | {"queue_id": "0"}),
         ],
@@ -253,4 +256,45 @@ def test_alert_fires_when_it_must_and_says_why(case: Case, rules: Path) -> None:
     file = rules.with_name("test.yaml")
     told = {"rule_files": [rules.name], "evaluation_interval": "1m", "tests": [case.test()]}
     file.write_text(json.dumps(told))
+    checked("promtool", "test", "rules", file)
+
+
+@pytest.mark.parametrize(
+    ("expression", "labels", "value"),
+    [
+        (sum_once("lag", "", "topic"), '{topic="orders"}', 12),
+        (of_process("cpu"), PROCESS, 3),
+        (mean("size", "", "topic"), '{topic="orders"}', 50),
+        (quantile(0.5, "size", "", "topic"), '{topic="orders"}', 50),
+    ],
+)
+def test_query_of_a_board_has_the_right_value(
+    expression: str, labels: str, value: float, tmp_path: Path
+) -> None:
+    topic = {"topic": "orders"}
+    other = {"node_id": "broker-b", "instance": "b:9464"}
+    told = {
+        "interval": "1m",
+        "input_series": [
+            series("lag", "5x9", BROKER | topic),
+            series("lag", "4x9", SLAVE | topic),
+            series("lag", "7x9", BROKER | topic | other),
+            series("ternmq_build_info", "1x9", BROKER | {"version": "1"}),
+            series("cpu", "3x9", {"job": "ternmq", "instance": "a:9464"}),
+            series("cpu", "4x9", {"job": "node", "instance": "a:9464"}),
+            series("size_sum", "0+100x9", BROKER | topic),
+            series("size_count", "0+2x9", BROKER | topic),
+            series("size_bucket", "0+2x9", BROKER | topic | {"le": "100"}),
+            series("size_bucket", "0+2x9", BROKER | topic | {"le": "+Inf"}),
+        ],
+        "promql_expr_test": [
+            {
+                "expr": expression.replace("$__rate_interval", "5m").replace("$node", ".*"),
+                "eval_time": "9m",
+                "exp_samples": [{"labels": labels, "value": value}],
+            }
+        ],
+    }
+    file = tmp_path / "test.yaml"
+    file.write_text(json.dumps({"evaluation_interval": "1m", "tests": [told]}))
     checked("promtool", "test", "rules", file)

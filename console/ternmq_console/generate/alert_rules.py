@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ternmq_console.generate.board_queries import NO_SYSTEM_GROUP, most
 from ternmq_model.arguments import check_range
 from ternmq_model.printable_text import printable_json
 
@@ -116,12 +117,13 @@ def _outages(job: str) -> list[AlertRule]:
 
 def _consumption(thresholds: AlertThresholds) -> list[AlertRule]:
     dead = "rocketmq_send_to_dlq_messages_total"
-    by = "sum by (cluster, consumer_group, topic)"
+    by = "cluster, consumer_group, topic"
+    total = f"sum by ({by})"
     checks = "increase(ternmq_transaction_checks_total[10m])"
     return [
         AlertRule(
             name="TernMQConsumerLag",
-            value="max by (cluster, consumer_group, topic) (ternmq_consumer_queue_lag_seconds)",
+            value=most("ternmq_consumer_queue_lag_seconds", NO_SYSTEM_GROUP, by),
             condition=f"> {thresholds.lag_s:g}",
             hold="5m",
             severity="critical",
@@ -132,8 +134,9 @@ def _consumption(thresholds: AlertThresholds) -> list[AlertRule]:
             name="TernMQDeadLetters",
             # The first dead letter makes the series, which has no increase then. A cluster that was
             # not scraped ten minutes ago is another reason for a new series.
-            value=f"({by} (increase({dead}[10m])) > 0 or ({by} ({dead}) unless {by} ({dead} offset"
-            " 10m)) and on (cluster) count by (cluster) (ternmq_build_info offset 10m))",
+            value=f"({total} (increase({dead}[10m])) > 0"
+            f" or ({total} ({dead}) unless {total} ({dead} offset 10m))"
+            " and on (cluster) count by (cluster) (ternmq_build_info offset 10m))",
             condition="> 0",
             hold="1m",
             severity="warning",

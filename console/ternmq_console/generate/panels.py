@@ -35,6 +35,23 @@ class BoardPanel:
     """Width, of 24."""
 
 
+def stat(title: str, unit: str, query: str, description: str = "") -> BoardPanel:
+    """Return a narrow panel with one number."""
+    return BoardPanel(
+        title=title,
+        unit=unit,
+        queries={title.lower(): query},
+        description=description,
+        kind="stat",
+        columns=3,
+    )
+
+
+def curves(title: str, unit: str, queries: Mapping[str, str], description: str = "") -> BoardPanel:
+    """Return a panel with curves, half as wide as the board."""
+    return BoardPanel(title=title, unit=unit, queries=queries, description=description)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardVariable:
     """Choice above the panels: values of a label."""

@@ -1,9 +1,16 @@
 from itertools import combinations
 
-from ternmq_console.generate.panels import Board, BoardPanel, BoardVariable, Json, board_json
+from ternmq_console.generate.panels import (
+    Board,
+    BoardVariable,
+    Json,
+    board_json,
+    curves,
+    stat,
+)
 
-STAT = BoardPanel(title="Topics", unit="short", queries={"a": "topics"}, kind="stat", columns=6)
-CURVES = BoardPanel(title="Rates", unit="cps", queries={"in {{node}}": "i", "out": "o"})
+STAT = stat("Topics", "short", "topics")
+CURVES = curves("Rates", "cps", {"in {{node}}": "i", "out": "o"})
 BOARD = Board(
     name="x",
     title="X",
