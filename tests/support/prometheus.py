@@ -45,6 +45,12 @@ class Prometheus:
         alerts: list[dict[str, Any]] = self._get("alerts")["alerts"]
         return {alert["labels"]["alertname"]: alert["state"] for alert in alerts}
 
+    def broken_rules(self) -> dict[str, str]:
+        """Return the errors of rules at their last evaluation, by name."""
+        rules = [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
+        assert rules
+        return {rule["name"]: rule["lastError"] for rule in rules if rule["health"] == "err"}
+
     def is_ready(self) -> bool:
         """Tell whether it answers queries."""
         try:

@@ -9,6 +9,7 @@ from ternmq_console.generate.alert_rules import (
     rules_text,
 )
 from ternmq_model.errors import ConfigError
+from ternmq_runtime.settings.reference import describe
 from tests.support.pages import DOCS
 
 RULES = alert_rules(AlertThresholds(), "ternmq")
@@ -26,6 +27,12 @@ def test_alert_names_the_labels_that_its_expression_keeps(rule: AlertRule) -> No
     named = set(re.findall(r"\$labels\.(\w+)", rule.summary + rule.description))
     if kept := re.search(r"by \(([^)]*)\)", rule.value):
         assert named <= set(kept[1].split(", "))
+
+
+def test_page_has_every_threshold_with_its_default() -> None:
+    page = (DOCS / "howto" / "observe.md").read_text("utf-8")
+    for one in describe({"alerts": AlertThresholds}):
+        assert f"| `{one.name}` | `{one.default}` | {one.doc} |\n" in page
 
 
 def test_alerts_wake_somebody_or_wait_for_the_day() -> None:
