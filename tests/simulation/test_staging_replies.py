@@ -14,7 +14,7 @@ from tests.support.simulated_cluster import NAMESERVER, simulated_cluster
 def test_unknown_state_is_an_error_that_names_its_broker(
     state: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unknown(*_arguments: object) -> int:
+    async def unknown(*_arguments: object, **_settings: object) -> int:
         return state
 
     monkeypatch.setattr(TransactionService, "_state_of_open", unknown)
