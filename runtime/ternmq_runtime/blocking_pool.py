@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, Self, TypeVar
@@ -67,7 +68,8 @@ class BlockingPool:
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `function` in a thread and return its result or raise its error.
 
-        Cancelling stops the wait, not the function. A later failure of the function is logged.
+        The function sees the context variables of the caller. Cancelling stops the wait, not the
+        function. A later failure of the function is logged.
 
         Raises:
             ClosedError: The pool is closed. The function was not run.
@@ -76,12 +78,13 @@ class BlockingPool:
             raise ClosedError("the blocking pool is closed")
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[T] = loop.create_future()
+        context = copy_context()
 
         def call() -> None:
             result: T | None = None
             failure: BaseException | None = None
             try:
-                result = function(*args, **kwargs)
+                result = context.run(function, *args, **kwargs)
             except StopIteration as error:  # no future can carry one
                 failure = RuntimeError(f"the function raised {error!r}")
             except BaseException as error:  # the caller gets every exception

@@ -1,6 +1,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import partial
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from ternmq_model.errors import ClosedError
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.blocking_pool import BlockingPool
+
+_CALLER: ContextVar[str] = ContextVar("caller")
 
 
 def test_call_returns_its_result_from_another_thread() -> None:
@@ -20,6 +23,16 @@ def test_call_returns_its_result_from_another_thread() -> None:
     async def main() -> None:
         async with BlockingPool() as pool:
             assert await use(pool) == (42, False)
+
+    asyncio.run(main())
+
+
+def test_call_sees_the_context_variables_of_its_caller() -> None:
+    async def main() -> None:
+        async with BlockingPool(1) as pool:
+            for name in ("first", "second"):
+                _CALLER.set(name)
+                assert await pool.run(_CALLER.get) == name
 
     asyncio.run(main())
 
