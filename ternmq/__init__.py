@@ -18,6 +18,7 @@ from ternmq_client.interceptors import ConsumeOutcome as ConsumeOutcome
 from ternmq_client.interceptors import SendEvent as SendEvent
 from ternmq_client.interceptors import SendInterceptor as SendInterceptor
 from ternmq_client.reply_message import is_request as is_request
+from ternmq_client.telemetry.telemetry import Telemetry as Telemetry
 from ternmq_consumer.config import ConsumeFrom as ConsumeFrom
 from ternmq_consumer.config import MessageModel as MessageModel
 from ternmq_consumer.config import OffsetsKept as OffsetsKept
@@ -169,6 +170,7 @@ __all__ = [
     "SendVetoed",
     "StoredMessage",
     "Subscription",
+    "Telemetry",
     "TernError",
     "TopicConfig",
     "TopicCreation",

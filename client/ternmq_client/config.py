@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TypeVar, cast
 
+from ternmq_client.telemetry.telemetry import Telemetry
 from ternmq_model.address import Address, parse_address
 from ternmq_model.arguments import check_kinds, is_kind
 from ternmq_model.default_nameserver import DEFAULT_NAMESERVER, NAMESERVER_VARIABLE
@@ -72,7 +73,14 @@ class ClientConfig:
     trace_topic: str = TRACE_TOPIC
     """Topic of the traces. Brokers have the default one with `broker.trace_topic_enabled`."""
 
+    telemetry: Telemetry | None = None
+    """Metrics and traces by OpenTelemetry. None = none, and OpenTelemetry is not imported."""
+
     def __post_init__(self) -> None:
+        checked_telemetry: object = self.telemetry
+        if checked_telemetry is not None and not is_kind(checked_telemetry, Telemetry):
+            rule = "must be a Telemetry, or None"
+            raise ConfigError("client.telemetry", checked_telemetry, rule)
         given: object = self.nameservers
         if isinstance(given, str):  # else its characters would be the addresses
             rule = f"must be a tuple: ({given!r},). A single text is given as nameserver={given!r}"

@@ -14,6 +14,7 @@ from ternmq_client.retry_policy import RetryPolicy
 from ternmq_client.routes.nameservers import NameServers
 from ternmq_client.routes.route_cache import RouteCache
 from ternmq_client.single_flight import SingleFlight
+from ternmq_client.telemetry.client_telemetry import ClientTelemetry
 from ternmq_model.address import resolve_addresses
 from ternmq_model.errors import ClosedError, TernError, TopicNotFound, Unreachable, UsageError
 from ternmq_model.route import MASTER_ID, TopicRoute
@@ -53,6 +54,9 @@ class ClientInstance(Lifecycle):
     Args:
         config: Settings of the client.
         env: Clock, network and blocking calls. None = those of the process.
+
+    Attributes:
+        telemetry: Telemetry of the open client; None = the settings have none.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class ClientInstance(Lifecycle):
         self.config = config or ClientConfig()
         self._given_env = env
         self.disowned = ""
+        self.telemetry: ClientTelemetry | None = None
         self._opened: _Opened | None = None
 
     async def _open(self, stack: AsyncExitStack) -> None:
@@ -74,16 +79,16 @@ class ClientInstance(Lifecycle):
                 self._given_env, self, self.config.credentials, calls_wait_s=CALLS_WAIT_S
             )
         )
+        if (telemetry := self.config.telemetry) is not None:
+            client_telemetry = ClientTelemetry(telemetry, env.timers, env.random)
+            self.telemetry = stack.enter_context(client_telemetry)
         tasks = OwnedTasks()
         self._opened = opened = _Opened(self.config, env, tasks)
-        stack.callback(self._forget)
+        stack.callback(setattr, self, "_opened", None)
         stack.push_async_callback(opened.close_connections)
         await stack.enter_async_context(tasks)
         await stack.enter_async_context(opened.jobs)
         stack.push_async_callback(opened.sessions.close)
-
-    def _forget(self) -> None:
-        self._opened = None
 
     @property
     def env(self) -> Environment:
@@ -466,8 +471,7 @@ class _Opened:
             if connection.address not in places:
                 logger.info(
                     "member was replaced broker=%s broker_id=%s address=%s epoch=%s",
-                    broker_name,
-                    broker_id,
+                    *key,
                     connection.address,
                     member.epoch,
                 )

@@ -61,14 +61,20 @@ class ReplyingClient:
             raise IllegalMessage(f"the body of a reply is {type(body).__name__}, must be bytes")
         client = self._client
         topic, told = reply_of(request, properties or {})
-        return await InternalProducer(client).send(
-            topic,
-            body,
-            told,
-            broker_name=request.queue.broker_name,
-            queue_id=0,
-            timeout_s=client.config.request_timeout_s if timeout_s is None else timeout_s,
-        )
+
+        async def send(told: Mapping[str, str]) -> SendResult:
+            return await InternalProducer(client).send(
+                topic,
+                body,
+                told,
+                broker_name=request.queue.broker_name,
+                queue_id=0,
+                timeout_s=client.config.request_timeout_s if timeout_s is None else timeout_s,
+            )
+
+        if client.telemetry is None:
+            return await send(told)
+        return await client.telemetry.send_one(topic, told, send)
 
 
 def is_request(message: StoredMessage) -> bool:

@@ -101,6 +101,10 @@ class StoredMessage:
         """Bytes of the whole record: a copy at each use."""
         return self._batch[self._begin : self._begin + self.record_bytes]
 
+    def mentions(self, data: bytes) -> bool:
+        """Return whether the record contains `data` anywhere: a search that decodes nothing."""
+        return self._batch.find(data, self._begin, self._begin + self.record_bytes) >= 0
+
     @property
     def header(self) -> RecordHeader:
         """Every field of the record's fixed part."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ternmq_client.config import ClientConfig, checked_config, resolve_client
 from ternmq_client.instance import ClientInstance
 from ternmq_client.interceptors import SendInterceptor
+from ternmq_client.telemetry.send_spans import SendSpans
 from ternmq_client.tracing.tracer import Tracer
 from ternmq_model.arguments import check_interceptors, check_seconds
 from ternmq_model.errors import ClosedError, TernError
@@ -91,6 +92,7 @@ class Producer(Lifecycle):
         self._request_futures: RequestFutures | None = None
         self._without_turn = 0
         self.traces: SendTraces | None = None
+        self.spans: SendSpans | None = None
 
     async def _open(self, stack: AsyncExitStack) -> None:
         """Open the producer. No service need be reachable before the first send."""
@@ -105,8 +107,10 @@ class Producer(Lifecycle):
             tracer = await stack.enter_async_context(Tracer(self.client, self.group, "PRODUCE"))
             self.traces = tracer.of_sends()
             interceptors = (*interceptors, self.traces)
-        if interceptors:
-            self._interception = SendInterception(self.group, interceptors, self._clock)
+        if self.client.telemetry is not None:
+            self.spans = SendSpans(self.client.telemetry)
+        if interceptors or self.spans is not None:
+            self._interception = SendInterception(self.group, interceptors, self._clock, self.spans)
         self._sender = MessageSender(self.group, self.config, self.client)
         self._request_futures = RequestFutures(self.client, self._sender)
         stack.callback(self._request_futures.close)
@@ -155,7 +159,7 @@ class Producer(Lifecycle):
             TernError: The last attempt's error. `may_have_happened`: the message may be stored.
         """
         sender = self._open_sender(message)
-        if self._interception is not None:
+        if self._interception is not None and self._interception.takes():
             return await (await self._intercepted(message, queue, selector, timeout_s))
         timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
         now_ms = self._clock.monotonic_ms()
@@ -174,23 +178,13 @@ class Producer(Lifecycle):
     ) -> "asyncio.Future[SendResult]":
         """Queue `message` between its interceptors, and return the future of its answer."""
         assert self._interception is not None, "there are interceptors"
-        sent, after = self._interception.before(message)
+        sent, after = self._interception.before_one(message)
         try:
             future = await self._submitted(sent, queue, selector, timeout_s)
-        except TernError as error:
-            after(error)
+        except BaseException as error:
+            after(error if isinstance(error, TernError) else None)
             raise
-
-        def report(done: "asyncio.Future[SendResult]") -> None:
-            if done.cancelled():
-                return
-            error = done.exception()
-            if error is None:
-                after(done.result())
-            elif isinstance(error, TernError):
-                after(error)
-
-        future.add_done_callback(report)
+        self._interception.watch(future, after)
         return future
 
     async def _submitted(
@@ -232,7 +226,8 @@ class Producer(Lifecycle):
             TernError: The message could not be queued, which does not count as a failure.
         """
         sender = self._open_sender(message)
-        submit = self._submitted if self._interception is None else self._intercepted
+        is_intercepted = self._interception is not None and self._interception.takes()
+        submit = self._intercepted if is_intercepted else self._submitted
         future = await submit(message, queue, selector, None)
         future.add_done_callback(sender.count_one_way)
 
@@ -369,7 +364,7 @@ class Producer(Lifecycle):
             TernError: The message could not be queued; see `send`.
         """
         sender = self._open_sender(message)
-        if self._interception is not None:
+        if self._interception is not None and self._interception.takes():
             future = await self._intercepted(message, queue, selector, timeout_s)
             await asyncio.sleep(0)
             return future

@@ -42,6 +42,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "matplotlib": frozenset({"pipeline"}),
     "numpy": frozenset(ARROWS),
     "pandas": frozenset({"pipeline"}),
+    "opentelemetry": frozenset({"client", "consumer", "producer", "pipeline"}),
     "prometheus_client": frozenset({"runtime"}),
     "pyarrow": frozenset({"model", "store", "consumer", "pipeline"}),
     "pyspark": frozenset({"pipeline"}),

@@ -14,7 +14,11 @@ import pytest
 
 PUBLIC = ("ternmq", "ternmq.spark")
 
-OF_EXTRAS = {"pa": SimpleNamespace(RecordBatch=object)}
+OF_EXTRAS = {
+    "pa": SimpleNamespace(RecordBatch=object),
+    **dict.fromkeys(("Context", "Link", "MeterProvider", "Span", "TracerProvider"), object),
+    "Token": list,
+}
 """Names in annotations that are imported for type checkers alone."""
 
 

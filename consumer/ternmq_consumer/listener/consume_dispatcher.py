@@ -37,6 +37,7 @@ class ConsumeDispatcher:
             at most this fraction of them. 1 = all.
         timers: Timers of the pauses before messages are handed out again.
         in_order: True = at most one hand-out of a queue at a time.
+        on_taken: Called with the messages of each hand-out; None = not called.
     """
 
     def __init__(
@@ -48,7 +49,9 @@ class ConsumeDispatcher:
         share_among: int,
         in_order: bool,
         timers: Timers,
+        on_taken: Callable[[Sequence[StoredMessage]], None] | None = None,
     ) -> None:
+        self._on_taken = on_taken
         self._counters = counters
         self._listener = listener
         self._take_max = take_max
@@ -84,6 +87,8 @@ class ConsumeDispatcher:
                 raise
         if self._ready or self._again:
             self._wake_one()
+        if self._on_taken is not None:
+            self._on_taken(request.handout.messages)
         return request
 
     def finish(self, request: ConsumeRequest, unfinished: Sequence[StoredMessage] = ()) -> None:

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from ternmq_client.telemetry.client_telemetry import ClientTelemetry
 from ternmq_consumer.broker_connections import ReaderConnections
 from ternmq_consumer.offsets.offset_store import QueriedOffset
 from ternmq_model.errors import TernError, TransportError
@@ -81,6 +82,7 @@ class RemoteOffsetStore:
         on_fenced: Called with a queue and a token that its broker refused as stale.
         on_reset: Called with a queue and its new offset when a refused commit shows a reset. The
             store has the new offset already.
+        telemetry: Telemetry of the client; None = none.
     """
 
     def __init__(
@@ -93,7 +95,9 @@ class RemoteOffsetStore:
         token_of: Callable[[MessageQueue], int] = lambda _queue: 0,
         on_fenced: Callable[[MessageQueue, int], None] = lambda _queue, _token: None,
         on_reset: Callable[[MessageQueue, QueueOffset], None] = lambda _queue, _offset: None,
+        telemetry: ClientTelemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry
         self._brokers = brokers
         self._group = group
         self._client_id = client_id
@@ -246,8 +250,11 @@ class RemoteOffsetStore:
 
     def forget(self, queues: Iterable[MessageQueue]) -> None:
         """Remove these queues, committed or not."""
-        for queue in queues:
+        gone = tuple(queues)
+        for queue in gone:
             self._progress.pop(queue, None)
+        if self._telemetry is not None:
+            self._telemetry.forget(gone)
 
     def gone(self, queue: MessageQueue) -> None:
         """Drop a queue that its broker no longer has, with its committed offset."""
@@ -319,10 +326,15 @@ class RemoteOffsetStore:
             ],
             force=is_forced,
         )
+        address, began_s = "", 0.0 if self._telemetry is None else self._telemetry.now_s()
         try:
             connection = await self._brokers.reader(broker_name)
+            if self._telemetry is not None:
+                address = str(connection.address)
             reply = await connection.call(COMMIT_OFFSETS, request, timeout_s=self._timeout_s)
         except TernError as error:
+            if self._telemetry is not None:
+                self._telemetry.settled(began_s, address, group=self._group, error=error)
             logger.log(
                 logging.INFO if isinstance(error, TransportError) else logging.WARNING,
                 "offsets not committed broker=%s group=%s queues=%s err=%s",
@@ -334,6 +346,10 @@ class RemoteOffsetStore:
             return False
         kept = _by_queue(broker_name, reply.kept)
         refusals = _by_queue(broker_name, reply.refused)
+        if self._telemetry is not None:
+            offsets = {queue: wanted[queue].offset for queue in wanted if queue not in refusals}
+            links = self._telemetry.committed(offsets)
+            self._telemetry.settled(began_s, address, links, group=self._group)
         for queue, commit in wanted.items():
             if queue in refusals:
                 self._note_refusal(queue, commit, refusals[queue])

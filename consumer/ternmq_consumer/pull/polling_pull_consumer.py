@@ -40,6 +40,10 @@ class PollingPullConsumer(SeekingPullConsumer):
         """Settle earlier polls and seeks, and begin new queues. See `poll` for the errors."""
 
     @abstractmethod
+    def _count(self, messages: int) -> None:
+        """Count messages that a poll returns."""
+
+    @abstractmethod
     def _raise_news(self) -> None:
         """Raise the first stored error, if any; also if the consumer is closed."""
 
@@ -79,7 +83,9 @@ class PollingPullConsumer(SeekingPullConsumer):
         """
         if not is_whole(messages_max) or messages_max < 1:
             raise UsageError(f"messages_max={messages_max!r}: must be 1 or more, a whole number")
-        return await self._poll(timeout_s, lambda: self._queues.take(messages_max)) or []
+        found = await self._poll(timeout_s, lambda: self._queues.take(messages_max)) or []
+        self._count(len(found))
+        return found
 
     async def poll_columns(
         self, *, timeout_s: float = 1.0, columns: Iterable[str] = ()
@@ -113,6 +119,7 @@ class PollingPullConsumer(SeekingPullConsumer):
         names = check_columns(columns)
         take = partial(self._queues.take_columns, names)
         found = await self._poll(timeout_s, take, gathers=True)
+        self._count(0 if found is None else found.num_rows)
         return empty_batch(names) if found is None else found
 
     async def _poll(

@@ -123,7 +123,12 @@ class PullConsumer(PollingPullConsumer, ReplyingClient, Lifecycle):
             raise ClosedError("a consumer is entered once")
         client, config = await stack.enter_async_context(self._client), self._config
         links = PullLinks(
-            client.env, client, client.tasks, client_id=client.client_id, group=self._group
+            client.env,
+            client,
+            client.tasks,
+            client_id=client.client_id,
+            group=self._group,
+            telemetry=client.telemetry,
         )
         timeout_s = client.config.request_timeout_s
         offsets = RemoteOffsetStore(
@@ -132,6 +137,7 @@ class PullConsumer(PollingPullConsumer, ReplyingClient, Lifecycle):
             client_id=client.client_id,
             timeout_s=timeout_s,
             on_reset=self._go_on,
+            telemetry=client.telemetry,
         )
         client.on_reader_moved(lambda broker_name, _: offsets.resend_offsets(broker_name))
         first = consume_from_policy(config.consume_from, config.consume_at_ms, client.env.clock)
@@ -318,6 +324,12 @@ class PullConsumer(PollingPullConsumer, ReplyingClient, Lifecycle):
         self._raise_news()
         if self._new:
             await self._begin_new()
+
+    def _count(self, messages: int) -> None:
+        if (telemetry := self._client.telemetry) is not None:
+            topics = {queue.topic for queue in self._queues.names}
+            topic = topics.pop() if len(topics) == 1 else ""
+            telemetry.consumed({topic: messages}, self._group)
 
     async def commit(self) -> bool:
         """Store the positions of all queues at their brokers.

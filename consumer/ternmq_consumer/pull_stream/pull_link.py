@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from ternmq_client.retry_policy import RetryPolicy
+from ternmq_client.telemetry.client_telemetry import ClientTelemetry
 from ternmq_consumer.broker_connections import BrokerConnections
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pulled_queue import PulledQueue, PullReceiver
@@ -100,6 +101,7 @@ class PullLink:
         env: Clock, network and blocking calls.
         broker_id: Id of the member; 0 = the master.
         group: Consumer group; may be empty.
+        telemetry: Telemetry of the client; None = none.
     """
 
     def __init__(
@@ -112,12 +114,15 @@ class PullLink:
         group: str,
         broker_id: int = MASTER_ID,
         selector: ReplicaSelector | None = None,
+        telemetry: ClientTelemetry | None = None,
     ) -> None:
         self._env = env
         self._brokers = brokers
         self._broker_name = broker_name
         self._broker_id = broker_id
         self._selector: ReplicaSelector = selector or FixedReplica()
+        self._telemetry = telemetry
+        self._address = ""
         self._open = messages.PullStreamOpen(client_id=client_id, group=group)
         self._queues: dict[PulledQueue, None] = {}  # a dict keeps order: runs must repeat
         self._by_number: dict[int, PulledQueue] = {}
@@ -237,6 +242,7 @@ class PullLink:
             connection = await self._brokers.broker(self._broker_name, self._broker_id)
         except (TransportError, RefusedError) as error:
             return error
+        self._address = "" if self._telemetry is None else str(connection.address)
         self._epoch = 0 if connection.identity is None else connection.identity.epoch
         try:
             await self._stream(connection.open(PULL_STREAM))
@@ -274,6 +280,8 @@ class PullLink:
                 self._take_number(pulled_queue, tell_broker=False)
 
     async def _read(self, stream: PullStream) -> None:
+        telemetry = self._telemetry
+        began_s = 0.0 if telemetry is None else telemetry.now_s()
         while (reply := await stream.read()) is not None:
             self._failures = 0
             now_ms = self._env.clock.monotonic_ms()
@@ -283,6 +291,11 @@ class PullLink:
                 if pulled_queue is not None:
                     pulled_queue.answered_at_ms = now_ms
                     record_bytes += self._receive(pulled_queue, pulled)
+                    if telemetry is not None and pulled.record_sizes:
+                        where = (began_s, self._address, self._open.group)
+                        queue, sizes = pulled_queue.queue, pulled.record_sizes
+                        telemetry.received(queue, pulled.records, sizes, *where)
+            began_s = 0.0 if telemetry is None else telemetry.now_s()
             if record_bytes <= _FEW_BYTES:
                 # The listener first: gRPC takes 20 µs to begin a read. It reads on beside many.
                 await asyncio.sleep(0)

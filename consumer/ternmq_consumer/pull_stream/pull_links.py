@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
+from ternmq_client.telemetry.client_telemetry import ClientTelemetry
 from ternmq_consumer.broker_connections import BrokerConnections
 from ternmq_consumer.pull_stream.flow_control import FlowControlWindow
 from ternmq_consumer.pull_stream.pull_link import PullLink
@@ -63,6 +64,7 @@ class PullLinks:
         tasks: Owner of the tasks that keep the streams open.
         group: Consumer group; may be empty.
         epoch_of: Function that returns the epoch of a queue's start offset; None = the present one.
+        telemetry: Telemetry of the client; None = none.
     """
 
     def __init__(
@@ -74,7 +76,9 @@ class PullLinks:
         client_id: str,
         group: str,
         epoch_of: Callable[[MessageQueue], int | None] = lambda _: None,
+        telemetry: ClientTelemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry
         self._epoch_of = epoch_of
         self._env = env
         self._brokers = brokers
@@ -168,6 +172,7 @@ class PullLinks:
                 group=self._group,
                 broker_id=broker_id,
                 selector=self,
+                telemetry=self._telemetry,
             )
             suffix = "" if broker_id == MASTER_ID else f"-{broker_id}"
             self._tasks.spawn(link.run(), f"pull-{broker_name}{suffix}")

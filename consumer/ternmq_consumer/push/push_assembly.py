@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from ternmq_client.instance import ClientInstance
 from ternmq_client.interceptors import ConsumeInterceptors
 from ternmq_client.internal_producer import InternalProducer
+from ternmq_client.telemetry.client_telemetry import ClientTelemetry
 from ternmq_client.tracing.tracer import Tracer
 from ternmq_consumer.config import MessageModel, OffsetsKept, PushConsumerConfig
 from ternmq_consumer.listener.concurrent_service import ConcurrentConsumeService
@@ -25,6 +27,7 @@ from ternmq_consumer.listener.listener_call import (
     one_by_one,
 )
 from ternmq_consumer.listener.orderly_service import OrderlyConsumeService
+from ternmq_consumer.listener.traced_listener import traced_listener
 from ternmq_consumer.offsets.local_offset_store import (
     default_folder,
     offsets_path,
@@ -41,8 +44,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.blocking_pool import name_of
-from ternmq_runtime.service import OwnedTasks
-from ternmq_runtime.timers import Timers
+from ternmq_runtime.service import Job, OwnedTasks
 
 _ITERATED_MESSAGES_MAX: Final = 256
 _CHECK_INTERVAL_S_MAX: Final = 60.0
@@ -71,9 +73,15 @@ class Listeners:
         return self.listener or self.batch_listener or self.columns_listener
 
     def dispatcher(
-        self, config: PushConsumerConfig, counters: ConsumeCounters, timers: Timers
+        self,
+        config: PushConsumerConfig,
+        counters: ConsumeCounters,
+        client: ClientInstance,
+        group: str,
     ) -> ConsumeDispatcher:
         """Return the dispatcher with the sizes of hand-outs for the listener."""
+        telemetry = client.telemetry
+        on_taken = None if telemetry is None else partial(telemetry.delivered, group=group)
         if self.batch_listener is not None or self.columns_listener is not None:
             take_max, share_among = config.batch_messages, 1
         elif self.listener is not None:
@@ -88,7 +96,8 @@ class Listeners:
             take_max=take_max,
             share_among=share_among,
             in_order=config.order_per_queue,
-            timers=timers,
+            timers=client.env.timers,
+            on_taken=on_taken,
         )
 
     def callers(
@@ -121,15 +130,40 @@ async def observed(
 ) -> Listeners:
     """Return the listeners with the interceptors of the environment.
 
-    If the client's settings enable traces, calls are traced too.
+    If the client's settings enable traces, or have a telemetry, calls are traced too.
     """
     if listeners.is_iterated:
         return listeners
+    if client.telemetry is not None:
+        listeners = traced_listeners(listeners, client.telemetry, group)
     interceptors = listeners.interceptors.plus(*client.env.consume_interceptors)
     if client.config.trace:
         tracer = await stack.enter_async_context(Tracer(client, group, "CONSUME"))
         interceptors = interceptors.plus(tracer.of_consumption())
     return replace(listeners, interceptors=interceptors)
+
+
+def traced_listeners(listeners: Listeners, telemetry: ClientTelemetry, group: str) -> Listeners:
+    """Return the listeners with spans and durations of their calls."""
+    one, batch, columns = (
+        listeners.listener,
+        listeners.batch_listener,
+        listeners.columns_listener,
+    )
+    return replace(
+        listeners,
+        listener=one and traced_listener(one, "one", telemetry, group),
+        batch_listener=batch and traced_listener(batch, "batch", telemetry, group),
+        columns_listener=columns and traced_listener(columns, "columns", telemetry, group),
+    )
+
+
+def timeout_jobs(config: PushConsumerConfig, service: ConsumeService) -> list[Job]:
+    """Return the job that looks for listener calls that exceed the timeout, if there is one."""
+    if not isinstance(service, ConcurrentConsumeService):
+        return []
+    interval_s = timeout_check_interval_s(config)
+    return [Job(name="slow-calls", interval_s=interval_s, step=service.check_timeouts)]
 
 
 def is_broadcasting(config: PushConsumerConfig) -> bool:
@@ -189,6 +223,7 @@ async def open_offsets(
         token_of=_no_token if locks is None else locks.token,
         on_fenced=_ignore if locks is None else locks.lose,
         on_reset=on_reset,
+        telemetry=client.telemetry,
     )
 
 
@@ -227,6 +262,7 @@ def consume_service_of(
             offsets=offsets,
             on_confirmed=note,
             send_copy=copies.send,
+            telemetry=client.telemetry,
         )
     if config.order_per_queue:
         return OrderlyConsumeService(

@@ -12,7 +12,6 @@ from ternmq_client.instance import ClientInstance
 from ternmq_client.interceptors import ConsumeInterceptor, ConsumeInterceptors
 from ternmq_client.reply_message import ReplyingClient
 from ternmq_consumer.config import PushConsumerConfig
-from ternmq_consumer.listener.concurrent_service import ConcurrentConsumeService
 from ternmq_consumer.listener.consume_dispatcher import ConsumeDispatcher, work_on
 from ternmq_consumer.listener.consume_service import ConsumeService
 from ternmq_consumer.listener.consumer_statistics import ConsumeCounters, ConsumerStatistics
@@ -33,7 +32,7 @@ from ternmq_consumer.push.push_assembly import (
     locks_of,
     observed,
     open_offsets,
-    timeout_check_interval_s,
+    timeout_jobs,
 )
 from ternmq_consumer.push.push_assignment import PushAssignment
 from ternmq_consumer.push.seeking_push_consumer import SeekingPushConsumer
@@ -189,7 +188,7 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
             raise ClosedError("a consumer is entered once")
         client = await stack.enter_async_context(self._client)
         self._dispatcher = self._listeners.dispatcher(
-            self._config, self._counters, client.env.timers
+            self._config, self._counters, client, self._group
         )
         now_ms = client.env.clock.wall_ms()
         for topic, subscription in self._subscriptions.items():
@@ -217,6 +216,7 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
             client_id=client.client_id,
             group=self._group,
             epoch_of=offsets.epoch,
+            telemetry=client.telemetry,
         )
         self._assignment = assignment = self._make_assignment(links, offsets, locks)
         service = consume_service_of(
@@ -410,23 +410,12 @@ class PushConsumer(SeekingPushConsumer, ReplyingClient, Lifecycle):
             self._counters.sample(client.env.clock.monotonic_ms())
             return False
 
-        timeout_jobs = (
-            [
-                Job(
-                    name="slow-calls",
-                    interval_s=timeout_check_interval_s(config),
-                    step=service.check_timeouts,
-                )
-            ]
-            if isinstance(service, ConcurrentConsumeService)
-            else []
-        )
         self._rebalancing = Job(
             name="rebalance", interval_s=config.rebalance_s, step=rebalancer.step
         )
         return JobRunner(
             *([] if locks is None else [locks.job()]),
-            *timeout_jobs,
+            *timeout_jobs(config, service),
             self._rebalancing,
             Job(name="commit", interval_s=config.commit_s, step=self._commit_step),
             Job(name="renew-stale", interval_s=_STALE_INTERVAL_S, step=renew_stale),

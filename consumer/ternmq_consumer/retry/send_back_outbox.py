@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from ternmq_client.telemetry.client_telemetry import ClientTelemetry
 from ternmq_consumer.broker_connections import BrokerConnections
 from ternmq_consumer.consume_status import DEAD_LETTER
 from ternmq_model.errors import ClosedError, TernError
@@ -107,6 +108,7 @@ class SendBackOutbox:
         on_confirmed: Called with the name of a broker and the number of confirmed messages.
         send_copy: Coroutine function that sends a copy of a message without a record, with its
             level, and returns whether the broker stored it. None = no copies.
+        telemetry: Telemetry of the client; None = none.
     """
 
     def __init__(
@@ -121,7 +123,9 @@ class SendBackOutbox:
         offsets: OffsetVersionSource,
         on_confirmed: Callable[[str, int], None],
         send_copy: Callable[[StoredMessage, int], Awaitable[bool]] | None = None,
+        telemetry: ClientTelemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry
         self._brokers = brokers
         self._tasks = tasks
         self._group = group
@@ -190,7 +194,9 @@ class SendBackOutbox:
                 for batch, index in going
             ],
         )
-        codes = await self._ask(broker_name, request)
+        codes = await self._ask(
+            broker_name, request, [batch.messages[index] for batch, index in going]
+        )
         if ResponseCode.PULL_OFFSET_MOVED in codes:
             self._offsets.resend_offsets(broker_name)  # it has lost a version
         for number, (batch, index) in enumerate(going):
@@ -203,13 +209,19 @@ class SendBackOutbox:
         for (batch, index), code in zip(going, codes, strict=True):
             _answer(batch, index, code)
 
-    async def _ask(self, broker_name: str, request: groups.SendBackRequest) -> list[int]:
+    async def _ask(
+        self, broker_name: str, request: groups.SendBackRequest, sent: Sequence[StoredMessage]
+    ) -> list[int]:
         """Return the broker's code for each message. A missing code is a failure."""
         count = len(request.messages)
+        address, began_s = "", 0.0 if self._telemetry is None else self._telemetry.now_s()
         try:
             connection = await self._brokers.broker(broker_name)
+            if self._telemetry is not None:
+                address = str(connection.address)
             reply = await connection.call(SEND_BACK, request, timeout_s=self._timeout_s)
         except TernError as error:
+            self._record(began_s, address, sent, error)
             logger.warning(
                 "messages not returned broker=%s group=%s messages=%s err=%s",
                 broker_name,
@@ -218,6 +230,7 @@ class SendBackOutbox:
                 error,
             )
             return [int(ResponseCode.SYSTEM_ERROR)] * count
+        self._record(began_s, address, sent, None)
         codes = [status.code for status in reply.outcomes[:count]]
         codes += [int(ResponseCode.SYSTEM_ERROR)] * (count - len(codes))
         refusals = [status for status in reply.outcomes if status.code]
@@ -233,6 +246,28 @@ class SendBackOutbox:
                 refusals[0].code,
             )
         return codes
+
+    def _record(
+        self,
+        began_s: float,
+        address: str,
+        sent: Sequence[StoredMessage],
+        error: TernError | None,
+    ) -> None:
+        """Record the request, and the span of its sampled messages."""
+        if self._telemetry is None:
+            return
+        topics = {message.topic for message in sent}
+        self._telemetry.settled(
+            began_s,
+            address,
+            self._telemetry.sent_back(sent),
+            topic=topics.pop() if len(topics) == 1 else "",
+            group=self._group,
+            count=len(sent),
+            error=error,
+            outcome="send_back",
+        )
 
 
 def _answer(batch: SendBackBatch, index: int, code: int) -> None:

@@ -48,6 +48,9 @@ class ProducerBatch:
     written_at_ms: int = 0
     """Time of the write, monotonic."""
 
+    written_at_s: float = 0.0
+    """Time of the write for metrics, as `Timers.now_s` counts it."""
+
     def __len__(self) -> int:
         return len(self.singles) + sum(map(len, self.parts))
 

@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -12,7 +14,8 @@ from ternmq_model.arguments import is_kind
 from ternmq_model.arrays import Ints
 from ternmq_model.byte_column import ByteColumn
 from ternmq_model.errors import TernError
-from ternmq_model.message import Message
+from ternmq_model.message import Message, SendResult
+from ternmq_model.properties import encode_properties
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.batch.bulk import Bulk, BulkSlot, BulkSlots, SendResults
 from ternmq_producer.batch.column_results import ColumnResults, SendColumnsFailed
@@ -75,17 +78,67 @@ async def send_columns(
                 deadline_ms = sender.clock.monotonic_ms() + timeout_ms
                 if interception is None:
                     await _submit_columns(sender, bulk, part, deadline_ms)
+                elif not interception.has_interceptors:
+                    part = _traced(part, interception, afters)
+                    await _submit_columns(sender, bulk, part, deadline_ms)
                 else:
                     await _submit_intercepted(sender, bulk, part, deadline_ms, interception, afters)
                 await asyncio.sleep(0)  # so that the part leaves before the next one is prepared
-    if afters:
-        answers = SendResults(bulk)
-        for row, after in afters.items():
-            after(bulk.errors.get(row) or answers[row])
+    answers = SendResults(bulk)
+    for row, after in afters.items():
+        after(bulk.errors.get(row) or answers[row])
     results = ColumnResults.of(bulk)
     if results.errors:
         raise SendColumnsFailed(results)
     return results
+
+
+def _begin_spans(
+    positions: Ints,
+    message_at: Callable[[int], Message],
+    interception: SendInterception,
+    afters: dict[int, OnAnswer],
+) -> dict[int, Message]:
+    """Return the traced messages of a part, by row, and add the ends of their spans to `afters`.
+
+    Args:
+        positions: Position of each message in the call.
+        message_at: Function that returns the message of a row.
+        interception: Spans of the producer.
+        afters: Functions for the outcomes of messages, by position.
+    """
+    begun = interception.begin_rows(len(positions), message_at)
+    if begun is None:
+        return {}
+    traced, end = begun
+    outcomes: dict[int, SendResult | TernError | None] = {}
+
+    def note(row: int, after: OnAnswer | None, outcome: SendResult | TernError | None) -> None:
+        outcomes[row] = outcome
+        if len(outcomes) == len(traced):
+            end(outcomes.__getitem__)
+        if after is not None:
+            after(outcome)
+
+    for row in traced:
+        position = int(positions[row])
+        afters[position] = partial(note, row, afters.get(position))
+    return traced
+
+
+def _traced(
+    part: EncodedColumns, interception: SendInterception, afters: dict[int, OnAnswer]
+) -> EncodedColumns:
+    """Return `part` with the contexts of its sampled messages. See `_begin_spans`."""
+    traced = _begin_spans(part.positions, part.message, interception, afters)
+    if not traced:
+        return part
+    properties = part.properties.copies()
+    for row, message in traced.items():
+        before = part.message(row).properties
+        added = {name: value for name, value in message.properties.items() if name not in before}
+        properties[row] = encode_properties(added) + properties[row]
+    return replace(part, properties=ByteColumn.listed(properties))
 
 
 async def _submit_intercepted(
@@ -119,6 +172,8 @@ async def _submit_intercepted(
     if not messages:
         return
     part = part.rows(np.array(rows))
+    spans = _begin_spans(part.positions, messages.__getitem__, interception, afters)
+    messages = [spans.get(row, message) for row, message in enumerate(messages)]
     with _joined(sender, messages, part.have_queues) as tickets:
         try:
             publish_info = await sender.publish_info(part.topic, deadline_ms)

@@ -20,6 +20,7 @@ from ternmq_producer.batch.pending_send import Pending, PendingBatch
 from ternmq_producer.batch.result_sinks import ResultSink
 from ternmq_producer.batch.send_buffer import SendBuffer
 from ternmq_producer.batch.send_errors import timed_out
+from ternmq_producer.batch.send_metrics import SendMetrics
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.queue_selection.fault_strategy import FaultStrategy
 from ternmq_producer.queue_selection.reachability import BrokerReachability
@@ -41,6 +42,7 @@ class MessageSender:
         self.config = config
         self.client = client
         self.buffer = SendBuffer(config.buffer_bytes)
+        self.metrics = None if client.telemetry is None else SendMetrics(client.telemetry)
         self.incarnation = f"{client.env.random.getrandbits(64):016x}"
         """Identity of the producer's streams among others with the same client id."""
 
@@ -107,6 +109,8 @@ class MessageSender:
         if sink.done():
             return
         sink.set_exception(error)
+        if self.metrics is not None:
+            self.metrics.failed(pending, error)
         if self._closing is not None:
             self._closing += [error] * len(pending)
             if isinstance(sink, asyncio.Future):

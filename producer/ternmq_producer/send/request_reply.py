@@ -80,13 +80,16 @@ class RequestFutures:
             async with self._client.env.timers.timeout(
                 max(0, end_ms - clock.monotonic_ms()) / 1000
             ):
-                return await future
+                reply = await future
         except TimeoutError:
             raise RequestTimedOut(
                 f"request to {message.topic!r}: no reply within {timeout_s:g} s"
             ) from None
         finally:
             self._waiting.pop(correlation_id, None)
+        if (telemetry := self._client.telemetry) is not None:
+            telemetry.reply_arrived(reply)
+        return reply
 
     async def _be_known(self, topic: str, timeout_s: float) -> None:
         """Open a Session with each broker that may forward the reply."""

@@ -1,30 +1,95 @@
-"""Interception of sends: a producer's interceptors, around each of its verbs."""
+"""Interception of sends: a producer's interceptors and spans, around each of its verbs."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from ternmq_client.interceptors import SendEvent, SendInterceptor, call_safely
+from ternmq_client.telemetry.send_spans import EndSpans, SendSpans
 from ternmq_model.clock import Clock
 from ternmq_model.errors import SendVetoed, TernError
 from ternmq_model.message import Message, SendManyFailed, SendResult, SystemMessage
 from ternmq_producer.batch.bulk import SendResults
 
-OnAnswer = Callable[[SendResult | TernError], None]
-"""Reports the outcome of one message to its interceptors."""
+if TYPE_CHECKING:
+    import asyncio
+
+OnAnswer = Callable[[SendResult | TernError | None], None]
+"""Reports the outcome of one message; None = its sender was cancelled."""
 
 
 class SendInterception:
-    """Interceptors of one producer, as its sends call them.
+    """Interceptors and spans of one producer, as its sends call them.
 
     Args:
         group: Name of the producer group.
         interceptors: Interceptors in the order in which they are called before a send.
         clock: Clock of the times in events.
+        spans: Spans of sampled messages, which begin after the interceptors; None = no telemetry.
     """
 
-    def __init__(self, group: str, interceptors: Sequence[SendInterceptor], clock: Clock) -> None:
+    def __init__(
+        self,
+        group: str,
+        interceptors: Sequence[SendInterceptor],
+        clock: Clock,
+        spans: SendSpans | None = None,
+    ) -> None:
         self._group = group
         self._interceptors = interceptors
         self._clock = clock
+        self._spans = spans
+        self.has_interceptors = bool(interceptors)
+
+    def takes(self) -> bool:
+        """Return whether the next message goes through `before_one`: it costs time."""
+        return self.has_interceptors or (self._spans is not None and self._spans.takes())
+
+    def before_one(self, message: Message) -> tuple[Message, OnAnswer]:
+        """Return what `before` returns, for a message that travels alone and that `takes` chose."""
+        if self._spans is None:
+            return self.before(message)
+        if not self.has_interceptors:
+            return self._spans.begin(message)
+        message, after = self.before(message)
+        if not self._spans.takes():
+            return message, after
+        message, end = self._spans.begin(message)
+
+        def both(answer: SendResult | TernError | None) -> None:
+            end(answer)
+            after(answer)
+
+        return message, both
+
+    def watch(self, future: "asyncio.Future[SendResult]", after: OnAnswer) -> None:
+        """Report the outcome of a message when `future` has it."""
+
+        def report(done: "asyncio.Future[SendResult]") -> None:
+            if done.cancelled():
+                after(None)
+                return
+            error = done.exception()
+            if error is None:
+                after(done.result())
+            else:
+                after(error if isinstance(error, TernError) else None)
+
+        future.add_done_callback(report)
+
+    def begin_rows(
+        self, count: int, message_at: Callable[[int], Message]
+    ) -> tuple[dict[int, Message], EndSpans] | None:
+        """Return the traced messages of a part with many, by row, and the end of their spans.
+
+        Args:
+            count: Number of messages.
+            message_at: Function that returns the message of a row.
+        """
+        picked = () if self._spans is None else self._spans.picks(count)
+        if self._spans is None or not picked:
+            return None
+        return self._spans.begin_many({row: message_at(row) for row in picked}, count)
 
     def before(self, message: Message) -> tuple[Message, OnAnswer]:
         """Return the message to send instead of `message`, and the function for its outcome.
@@ -43,7 +108,9 @@ class SendInterception:
                     raise
                 raise error from raised
 
-        def after(answer: SendResult | TernError) -> None:
+        def after(answer: SendResult | TernError | None) -> None:
+            if answer is None:
+                return
             took_ms = max(0, self._clock.wall_ms() - began_at_ms)
             self._report(len(self._interceptors), message, answer, began_at_ms, took_ms=took_ms)
 
@@ -80,6 +147,10 @@ class SendInterception:
         Raises:
             SendManyFailed: Some messages were refused, or not stored.
         """
+        if self._spans is not None:
+            send_many = partial(self._spans.send_many, send=send_many)
+        if not self.has_interceptors:
+            return await send_many(messages)
         refusals: list[TernError | None] = []
         sent: list[Message] = []
         afters: list[OnAnswer] = []
@@ -111,6 +182,8 @@ class SendInterception:
         send_batch: Callable[[Sequence[Message]], Awaitable[list[SendResult]]],
     ) -> list[SendResult]:
         """Send a batch by `send_batch`; the refusal of one message refuses all."""
+        if self._spans is not None:
+            send_batch = partial(self._spans.send_many, send=send_batch)
         sent: list[Message] = []
         afters: list[OnAnswer] = []
         try:

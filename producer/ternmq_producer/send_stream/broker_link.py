@@ -36,8 +36,10 @@ from ternmq_producer.batch.pending_send import (
 )
 from ternmq_producer.batch.send_buffer import SendBuffer
 from ternmq_producer.batch.send_errors import renewed, too_late
+from ternmq_producer.batch.send_metrics import SendMetrics
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.send_statistics import LinkCounts
+from ternmq_producer.send_stream.open_request import open_request
 from ternmq_producer.send_stream.retry_another_broker import hold_back, let_go
 from ternmq_producer.send_stream.retry_decision import RetryDecision, decide_retry
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -90,6 +92,11 @@ class LinkOwner(Protocol):
     @property
     def incarnation(self) -> str:
         """Identity of the producer, by which its new stream with a broker ends its old one."""
+        ...
+
+    @property
+    def metrics(self) -> SendMetrics | None:
+        """Metrics of answered batches; None = none."""
         ...
 
     def is_reachable(self, topic: str) -> bool:
@@ -269,19 +276,8 @@ class BrokerLink:
 
     async def _open(self, stream: SendStream) -> None:
         """Agree with the broker on how records look."""
-        config = self._config
-        auto_create = messages.AutoCreate()
-        if config.creates_topics:
-            auto_create.template_topic = config.template_topic
-            auto_create.queues = config.topic_queues
-        request = messages.SendStreamRequest(
-            open=messages.SendStreamOpen(
-                client_id=self._client.client_id,
-                producer_group=self._owner.group,
-                auto_create=auto_create,
-                incarnation=self._owner.incarnation,
-            )
-        )
+        config, owner = self._config, self._owner
+        request = open_request(config, self._client.client_id, owner.group, owner.incarnation)
         try:
             async with self._timers.timeout(self._client.config.request_timeout_s):
                 await stream.write(request)
@@ -318,6 +314,7 @@ class BrokerLink:
                 batch = batcher.next_batch(now_ms)
                 if batch is None:
                     continue
+                batch.written_at_s = self._timers.now_s()
                 for pending, error in layout.take_illegal(batch):
                     self._give_up(pending, error)
                 if len(batch):
@@ -345,6 +342,8 @@ class BrokerLink:
             self._owner.buffer.charge(sum(pending.record_bytes for pending in again))
             self._failures = 0
             self.counts.latency_ms = self._clock.monotonic_ms() - batch.written_at_ms
+            if self._owner.metrics is not None:
+                self._owner.metrics.answered(batch, failures, store_host)
             if code == ResponseCode.GO_AWAY:
                 self._leave_out(error_of(stored.status, self.broker_name))
             elif self._is_draining or self._away is not None:

@@ -126,6 +126,7 @@ class TransactionChecks:
                 from_check=True,
             ),
             timeout_s=self._timeout_s,
+            carrier=message.properties if resolution is not Resolution.UNKNOWN else {},
         )
 
 

@@ -6,11 +6,15 @@ A repeated end does no harm, so ends without an answer are sent again until thei
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ternmq_client.instance import ClientInstance
 from ternmq_client.retry_policy import RetryPolicy
+from ternmq_client.telemetry.client_telemetry import ClientTelemetry, error_type
+from ternmq_client.telemetry.operation_key import OperationKey
 from ternmq_model.errors import ClosedError, ConnectionLost, RequestTimedOut, TernError
+from ternmq_model.message import NO_PROPERTIES
 from ternmq_producer.transactions.transaction_stream import LATER, ROWS_MAX, TransactionStream
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.converters import error_of
@@ -34,6 +38,33 @@ class TransactionEnd:
 
     maybe_sent: bool = False
     """True once the end was written to a stream whose answer never came."""
+
+
+class SettleSpan:
+    """Callback that records the span of a traced transaction's end, which begins with it."""
+
+    def __init__(
+        self,
+        telemetry: ClientTelemetry,
+        request: transactions.EndTransactionRequest,
+        carrier: Mapping[str, str],
+    ) -> None:
+        is_commit = request.resolution == transactions.Resolution.COMMIT
+        self._telemetry = telemetry.telemetry
+        self._span = telemetry.telemetry.start(
+            OperationKey("settle", topic=request.topic),
+            "CLIENT",
+            {
+                "messaging.message.id": request.message_id,
+                "ternmq.settle.outcome": "commit" if is_commit else "rollback",
+            },
+            telemetry.telemetry.links([carrier]),
+        )
+
+    def __call__(self, answer: "asyncio.Future[transactions.EndTransactionReply]") -> None:
+        if not answer.cancelled() and (error := answer.exception()) is not None:
+            self._telemetry.fail(self._span, error_type(error), str(error))
+        self._span.end()
 
 
 class EndLink:
@@ -122,7 +153,12 @@ class EndLink:
         try:
             for end in batch:
                 end.maybe_sent = True
+            began_s = self._client.env.timers.now_s()
             reply = await stream.exchange(request)
+            if self._client.telemetry is not None:
+                topics = {end.request.topic for end in batch}
+                topic = topics.pop() if len(topics) == 1 else ""
+                self._client.telemetry.answered("settle", began_s, stream.address, topic=topic)
             if len(reply.outcomes) != len(batch):
                 raise ConnectionLost(
                     f"broker {self.broker_name}: sent a different number of answers"
@@ -193,12 +229,23 @@ class TransactionEnds:
         self._idle.set()
 
     def send(
-        self, broker_name: str, request: transactions.EndTransactionRequest, *, timeout_s: float
+        self,
+        broker_name: str,
+        request: transactions.EndTransactionRequest,
+        *,
+        timeout_s: float,
+        carrier: Mapping[str, str] = NO_PROPERTIES,
     ) -> "asyncio.Future[transactions.EndTransactionReply]":
         """Send the end of a transaction to a broker; return the future of its answer.
 
         The future raises the refusal of the broker or the error of the stream; it need not be
         awaited.
+
+        Args:
+            broker_name: Name of the broker.
+            request: End of the transaction.
+            timeout_s: Time limit, s.
+            carrier: Trace context of the message's creation.
         """
         link = self._links.get(broker_name)
         if link is None:
@@ -212,6 +259,8 @@ class TransactionEnds:
         self._unanswered += 1
         self._idle.clear()
         answer.add_done_callback(self._answered)
+        if self._client.telemetry is not None and carrier:
+            answer.add_done_callback(SettleSpan(self._client.telemetry, request, carrier))
         link.add(TransactionEnd(request, answer, deadline_ms))
         return answer
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -11,7 +11,13 @@ from ternmq_client.config import ClientConfig, checked_config
 from ternmq_client.interceptors import SendInterceptor
 from ternmq_model.arguments import check_function, is_whole
 from ternmq_model.errors import ClosedError, IllegalMessage, TernError, UsageError
-from ternmq_model.message import Message, SendResult, SendStatus, SystemMessage
+from ternmq_model.message import (
+    NO_PROPERTIES,
+    Message,
+    SendResult,
+    SendStatus,
+    SystemMessage,
+)
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.properties import CHECK_IMMUNITY_S, PRODUCER_GROUP, TRANSACTION_PREPARED
@@ -213,9 +219,13 @@ class TransactionProducer(Lifecycle):
         if sent.status is SendStatus.SEND_OK:
             resolution = await self._run(message, argument, sent)
         self._trace(message, sent, resolution)
+        spans = self._producer.spans
+        carrier = NO_PROPERTIES if spans is None else spans.take_half(sent.message_id)
         if resolution is Resolution.UNKNOWN:
             return TransactionResult(sent, resolution, is_confirmed=False)
-        return await self._end(message, sent, resolution, timeout_s, is_awaited=end_awaited)
+        return await self._end(
+            message, sent, resolution, timeout_s, is_awaited=end_awaited, carrier=carrier
+        )
 
     def _trace(self, message: Message, sent: SendResult, resolution: Resolution) -> None:
         traces = self._producer.traces
@@ -243,6 +253,7 @@ class TransactionProducer(Lifecycle):
         timeout_s: float | None,
         *,
         is_awaited: bool,
+        carrier: Mapping[str, str],
     ) -> TransactionResult:
         ends = self._ends
         if ends is None:
@@ -258,6 +269,7 @@ class TransactionProducer(Lifecycle):
                 resolution=resolution,
             ),
             timeout_s=self._config.send_timeout_s if timeout_s is None else float(timeout_s),
+            carrier=carrier,
         )
         if not is_awaited:
             return TransactionResult(sent, resolution, is_confirmed=False)

@@ -58,6 +58,11 @@ class TransactionStream(Generic[Request, Reply]):
         self._stream: ClientStream[Reply, Request] | None = None
         self._connection: Connection | None = None
 
+    @property
+    def address(self) -> str:
+        """`HOST:PORT` of the broker; empty before the first opening."""
+        return "" if self._connection is None else str(self._connection.address)
+
     async def open(self) -> None:
         """Open the stream, unless it is open.
 

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_client.instance import ClientInstance
 from ternmq_model.errors import IllegalMessage
-from ternmq_model.message import Message
+from ternmq_model.message import NO_PROPERTIES, Message
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.transaction import Resolution
 from ternmq_producer.transactions.transaction_checks import TransactionChecks, decide
@@ -29,7 +29,12 @@ class AnEnds(TransactionEnds):
         self.told: list[tuple[str, transactions.EndTransactionRequest]] = []
 
     def send(
-        self, broker_name: str, request: transactions.EndTransactionRequest, *, timeout_s: float
+        self,
+        broker_name: str,
+        request: transactions.EndTransactionRequest,
+        *,
+        timeout_s: float,
+        carrier: Mapping[str, str] = NO_PROPERTIES,
     ) -> "asyncio.Future[transactions.EndTransactionReply]":
         """Record the request."""
         self.told.append((broker_name, request))

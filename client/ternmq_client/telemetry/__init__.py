@@ -1,0 +1,1 @@
+"""OpenTelemetry of clients: metrics and traces of their operations."""

@@ -1,0 +1,291 @@
+"""Telemetry of one client: durations and counts of its operations, and links of its messages."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from random import Random
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from ternmq_client.telemetry.operation_key import (
+    Attributes,
+    OperationKey,
+    OperationName,
+    attributes_of,
+    server_attributes,
+)
+from ternmq_client.telemetry.telemetry import TRACE_PARENT_NAME, Counts, Telemetry
+from ternmq_model.arrays import read_int32s
+from ternmq_model.errors import CorruptRecord, TernError
+from ternmq_model.message import SendResult
+from ternmq_model.message_id import host_text
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_model.stored_message import StoredMessage, decode_single
+from ternmq_runtime.timers import Timers
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Link
+
+_UNSETTLED_MAX: Final = 4096
+"""Most received messages whose links wait for the commit of their offset; further ones get none."""
+
+
+class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
+    """Telemetry of one client, on whose loop it is used.
+
+    Args:
+        telemetry: Telemetry of the application.
+        timers: Clock of the durations.
+        random: Source of the sampling.
+    """
+
+    def __init__(self, telemetry: Telemetry, timers: Timers, random: Random) -> None:
+        self.telemetry = telemetry
+        self.sampler = telemetry.sampler(random)
+        self._timers = timers
+        self._counts = telemetry.begin_counts()
+        self._attributes: dict[OperationKey, Attributes] = {}
+        self._unsettled: dict[tuple[MessageQueue, int], list[Link]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.telemetry.end_counts(self._counts)
+
+    def now_s(self) -> float:
+        """Return the time at which durations begin, s."""
+        return self._timers.now_s()
+
+    def answered(
+        self,
+        operation: OperationName,
+        began_s: float,
+        address: str,
+        *,
+        topic: str = "",
+        group: str = "",
+        error: str = "",
+    ) -> None:
+        """Record the duration of one request, which may concern many messages.
+
+        Args:
+            operation: Name of the operation.
+            began_s: Result of `now_s` at the begin.
+            address: `HOST:PORT` of the broker; empty = unknown.
+            topic: Destination; empty = several.
+            group: Consumer group; empty for producers.
+            error: Name of the failure; empty = none.
+        """
+        key = OperationKey(operation, address, topic, group, error)
+        attributes = self._attributes.get(key)
+        if attributes is None:
+            attributes = self._attributes[key] = attributes_of(key)
+        self.telemetry.operation_duration.record(self._timers.now_s() - began_s, attributes)
+
+    def sent(self, topics: Mapping[str, int], address: str = "", error: str = "") -> None:
+        """Count messages that were sent, or failed to be, by topic."""
+        for topic, count in topics.items():
+            _count(self._counts.sent, OperationKey("send", address, topic, error=error), count)
+
+    def consumed(self, topics: Mapping[str, int], group: str) -> None:
+        """Count messages that the application got, by topic."""
+        for topic, count in topics.items():
+            _count(self._counts.consumed, OperationKey("receive", topic=topic, group=group), count)
+
+    def delivered(self, messages: Sequence[StoredMessage], group: str) -> None:
+        """Count messages of one queue, or of several, that the application got."""
+        self.consumed(Counter(message.topic for message in messages), group)
+
+    def received(
+        self,
+        queue: MessageQueue,
+        records: bytes,
+        sizes: bytes,
+        began_s: float,
+        address: str,
+        group: str,
+    ) -> None:
+        """Record a reply with messages of one queue, and the span of its sampled messages.
+
+        Args:
+            queue: Queue of the messages.
+            records: Records of the reply.
+            sizes: Length of each record, as 32-bit numbers.
+            began_s: Result of `now_s` at the begin of the wait for the reply.
+            address: `HOST:PORT` of the broker.
+            group: Consumer group; may be empty.
+        """
+        self.answered("receive", began_s, address, topic=queue.topic, group=group)
+        sampled = sampled_records(records, sizes, queue)
+        links = [link for message in sampled for link in self._links_until_settled(message)]
+        if links:
+            key = OperationKey("receive", address, queue.topic, group)
+            attributes: Attributes = {
+                "messaging.destination.partition.id": str(queue.queue_id),
+                "messaging.batch.message_count": len(sizes) // 4,
+            }
+            self.telemetry.start(key, "CLIENT", attributes, links, is_root=True).end()
+
+    def reply_arrived(self, reply: StoredMessage) -> None:
+        """Record the span of a reply, inside the caller of the request."""
+        if links := self.telemetry.links([reply.properties]):
+            attributes: Attributes = {"messaging.message.id": reply.message_id}
+            key = OperationKey("receive", reply.store_host, reply.topic)
+            self.telemetry.start(key, "CLIENT", attributes, links).end()
+
+    async def send_one(
+        self,
+        topic: str,
+        properties: Mapping[str, str],
+        send: Callable[[Mapping[str, str]], Awaitable[SendResult]],
+    ) -> SendResult:
+        """Send one message by `send`, which gets its properties, and record the operation.
+
+        The message is traced inside a recording span alone.
+        """
+        span = None
+        if self.telemetry.is_recording():
+            span = self.telemetry.start(OperationKey("send", topic=topic), "PRODUCER", {})
+            properties = {**properties, **self.telemetry.carrier(span)}
+        began_s, address, error = self.now_s(), "", ""
+        try:
+            result = await send(properties)
+            address = host_text(result.store_host)
+        except TernError as failure:
+            error = error_type(failure)
+            if span is not None:
+                self.telemetry.fail(span, error, str(failure))
+            raise
+        finally:
+            self.answered("send", began_s, address, topic=topic, error=error)
+            self.sent({topic: 1}, address, error)
+            if span is not None:
+                span.set_attributes(server_attributes(address))
+                span.end()
+        return result
+
+    def _links_until_settled(self, message: StoredMessage) -> list["Link"]:
+        links = self.telemetry.links([message.properties])
+        if links and len(self._unsettled) < _UNSETTLED_MAX:
+            self._unsettled[message.queue, message.queue_offset] = links
+        return links
+
+    def committed(self, offsets: Mapping[MessageQueue, QueueOffset]) -> list["Link"]:
+        """Return, once, the links of received messages below committed offsets."""
+        if not self._unsettled:
+            return []
+        settled = [key for key in self._unsettled if key[0] in offsets and key[1] < offsets[key[0]]]
+        return [link for key in settled for link in self._unsettled.pop(key)]
+
+    def forget(self, queues: Iterable[MessageQueue]) -> None:
+        """Drop the links of messages of queues that belong to others now."""
+        gone = frozenset(queues)
+        for key in [key for key in self._unsettled if key[0] in gone]:
+            del self._unsettled[key]
+
+    def sent_back(self, messages: Sequence[StoredMessage]) -> list["Link"]:
+        """Return the links of messages that go back to their broker, which settles them."""
+        for message in messages:
+            self._unsettled.pop((message.queue, message.queue_offset), None)
+        return self.telemetry.links(
+            message.properties for message in messages if message.mentions(TRACE_PARENT_NAME)
+        )
+
+    def settled(
+        self,
+        began_s: float,
+        address: str,
+        links: Sequence["Link"] = (),
+        *,
+        topic: str = "",
+        group: str = "",
+        count: int = 0,
+        error: TernError | None = None,
+        outcome: str = "",
+    ) -> None:
+        """Record a request that settles messages, and the span of sampled ones.
+
+        Args:
+            began_s: Result of `now_s` at the begin.
+            address: `HOST:PORT` of the broker; empty = unknown.
+            links: Contexts of creation of the sampled messages.
+            topic: Destination; empty = several.
+            group: Consumer group; empty for producers.
+            count: Number of messages; 0 = unknown.
+            error: Failure of the request; None = none.
+            outcome: `commit`, `rollback`, `send_back`, or empty for offsets.
+        """
+        name = "" if error is None else error_type(error)
+        self.answered("settle", began_s, address, topic=topic, group=group, error=name)
+        self.settle_span(
+            address, links, topic=topic, group=group, count=count, error=error, outcome=outcome
+        )
+
+    def settle_span(
+        self,
+        address: str,
+        links: Sequence["Link"],
+        *,
+        topic: str = "",
+        group: str = "",
+        count: int = 0,
+        error: TernError | None = None,
+        outcome: str = "",
+    ) -> None:
+        """Record the span of `settled` alone."""
+        if not links:
+            return
+        attributes: Attributes = {}
+        if count:
+            attributes["messaging.batch.message_count"] = count
+        if outcome:
+            attributes["ternmq.settle.outcome"] = outcome
+        span = self.telemetry.start(
+            OperationKey("settle", address, topic, group), "CLIENT", attributes, links
+        )
+        if error is not None:
+            self.telemetry.fail(span, error_type(error), str(error))
+        span.end()
+
+
+def sampled_records(records: bytes, sizes: bytes, queue: MessageQueue) -> list[StoredMessage]:
+    """Return the messages that may carry a trace context, decoding no other ones.
+
+    Args:
+        records: Records of one reply.
+        sizes: Length of each record, as 32-bit numbers.
+        queue: Queue of the messages.
+    """
+    at = records.find(TRACE_PARENT_NAME)
+    if at < 0:
+        return []
+    found: list[StoredMessage] = []
+    begin = 0
+    for size in read_int32s(sizes).tolist():
+        end = begin + size
+        if begin <= at < end:
+            try:
+                message = decode_single(records[begin:end], queue.broker_name, check_crc=False)
+            except CorruptRecord:  # the reader of the reply reports it
+                return found
+            message.queue = queue
+            found.append(message)
+            at = records.find(TRACE_PARENT_NAME, end)
+        begin = end
+    return found
+
+
+def error_type(error: BaseException) -> str:
+    """Return the value of the attribute `error.type` for an error."""
+    return type(error).__name__
+
+
+def _count(counts: Counts, key: OperationKey, count: int) -> None:
+    counts[key] = counts.get(key, 0) + count

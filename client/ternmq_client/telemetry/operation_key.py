@@ -1,0 +1,52 @@
+"""Keys of operations, and their attributes by OpenTelemetry's semantic conventions. Pure."""
+
+from typing import Literal, NamedTuple, TypeAlias
+
+OperationName: TypeAlias = Literal["create", "send", "receive", "process", "settle"]
+Attributes: TypeAlias = dict[str, str | int | tuple[str, ...]]
+
+
+class OperationKey(NamedTuple):
+    """Key of equal operations, whose durations and messages are added up. Empty = unknown."""
+
+    operation: OperationName
+    address: str = ""
+    """`HOST:PORT` of the broker."""
+
+    topic: str = ""
+    """Destination; empty for several."""
+
+    group: str = ""
+    """Consumer group."""
+
+    error: str = ""
+    """Name of the failure; empty = none."""
+
+
+def attributes_of(key: OperationKey) -> Attributes:
+    """Return the attributes of an operation, without those that are unknown."""
+    attributes: Attributes = {
+        "messaging.system": "rocketmq",
+        "messaging.operation.name": key.operation,
+        "messaging.operation.type": key.operation,
+    }
+    if key.topic:
+        attributes["messaging.destination.name"] = key.topic
+    if key.group:
+        attributes["messaging.consumer.group.name"] = key.group
+    if key.error:
+        attributes["error.type"] = key.error
+    return attributes | server_attributes(key.address)
+
+
+def server_attributes(address: str) -> Attributes:
+    """Return the attributes of a broker's `HOST:PORT`; none for an empty one."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        return {}
+    return {"server.address": host.strip("[]"), "server.port": int(port)}
+
+
+def span_name(key: OperationKey) -> str:
+    """Return the name of an operation's span."""
+    return f"{key.operation} {key.topic}" if key.topic else key.operation

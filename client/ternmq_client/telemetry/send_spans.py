@@ -1,0 +1,217 @@
+"""Spans of the messages that one producer sends: their contexts travel as properties."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, overload
+
+from ternmq_client.telemetry.client_telemetry import ClientTelemetry, error_type
+from ternmq_client.telemetry.operation_key import Attributes, OperationKey, server_attributes
+from ternmq_client.telemetry.telemetry import TRACE_PARENT
+from ternmq_model.errors import TernError
+from ternmq_model.message import Message, SendManyFailed, SendResult, SystemMessage
+from ternmq_model.message_id import host_text
+from ternmq_model.properties import TRANSACTION_PREPARED
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+logger = logging.getLogger(__name__)
+
+ResultsT = TypeVar("ResultsT", bound=Sequence[SendResult])
+
+SendOutcome = SendResult | TernError | None
+"""Outcome of one message; None = its sender was cancelled."""
+
+EndSpan = Callable[[SendOutcome], None]
+EndSpans = Callable[[Callable[[int], SendOutcome]], None]
+"""Ends the spans of a call, by a function that returns the outcome of each position."""
+
+_HALVES_MAX: Final = 4096
+"""Most half messages whose contexts wait for the end of the transaction."""
+
+
+class SendSpans:
+    """Spans of one producer's sampled messages. Owned by it and used on its loop.
+
+    A single message has a span `send`. The messages of a call with many have a span `create` each,
+    and the call a span `send` with links to them. A message that has a context of its own keeps it,
+    and its span has a link to that context. An error in here never fails a message.
+
+    Args:
+        telemetry: Telemetry of the client.
+    """
+
+    def __init__(self, telemetry: ClientTelemetry) -> None:
+        self._telemetry = telemetry.telemetry
+        self._sampler = telemetry.sampler
+        self._halves: dict[str, Mapping[str, str]] = {}
+
+    def takes(self) -> bool:
+        """Return whether the next message is traced: sampled, or sent inside a recording span."""
+        return self._sampler.takes() or self._telemetry.is_recording()
+
+    def picks(self, count: int) -> Sequence[int]:
+        """Return which of the next `count` messages are traced."""
+        return range(count) if self._telemetry.is_recording() else self._sampler.picks(count)
+
+    def begin(
+        self, message: Message, operation: Literal["create", "send"] = "send"
+    ) -> tuple[Message, EndSpan]:
+        """Return `message` with the context of its span, and the function that ends the span."""
+        try:
+            traced, span = self._begin(message, operation)
+        except Exception:  # an illegal message, whose send raises an error that says so
+            logger.debug("message not traced topic=%r", message.topic, exc_info=True)
+            return message, lambda _outcome: None
+        return traced, lambda outcome: self._end(traced, span, outcome)
+
+    def _begin(
+        self, message: Message, operation: Literal["create", "send"]
+    ) -> tuple[Message, "Span"]:
+        key = OperationKey(operation, topic=message.topic)
+        links = self._telemetry.links([message.properties])
+        span = self._telemetry.start(key, "PRODUCER", attributes_of_message(message), links)
+        if TRACE_PARENT not in message.properties and (carrier := self._telemetry.carrier(span)):
+            message = replace(message, properties={**message.properties, **carrier})
+        return message, span
+
+    def _end(self, message: Message, span: "Span", outcome: SendOutcome) -> None:
+        if isinstance(outcome, SendResult):
+            span.set_attributes(
+                {
+                    **server_attributes(host_text(outcome.store_host)),
+                    "messaging.message.id": outcome.message_id,
+                    "messaging.destination.partition.id": str(outcome.queue.queue_id),
+                }
+            )
+            if is_half(message) and len(self._halves) < _HALVES_MAX:
+                self._halves[outcome.message_id] = self._telemetry.carrier(span)
+        elif outcome is not None:
+            self._telemetry.fail(span, error_type(outcome), str(outcome))
+        span.end()
+
+    def take_half(self, message_id: str) -> Mapping[str, str]:
+        """Return, once, the context of a stored half message; empty = it is not traced."""
+        return self._halves.pop(message_id, {})
+
+    def begin_many(
+        self, messages: Mapping[int, Message], count: int
+    ) -> tuple[dict[int, Message], EndSpans]:
+        """Return traced messages with their contexts, and the function that ends the spans.
+
+        Args:
+            messages: Messages to trace, by position in the call.
+            count: Number of messages of the call, traced or not.
+        """
+        traced: dict[int, Message] = {}
+        ends: dict[int, EndSpan] = {}
+        for index, message in messages.items():
+            traced[index], ends[index] = self.begin(message, "create")
+        topics = {message.topic for message in messages.values()}
+        topic = topics.pop() if len(topics) == 1 else ""
+        links = self._telemetry.links(message.properties for message in traced.values())
+        attributes: Attributes = {"messaging.batch.message_count": count}
+        span = self._telemetry.start(OperationKey("send", topic=topic), "CLIENT", attributes, links)
+
+        def end(outcome_of: Callable[[int], SendOutcome]) -> None:
+            failure: TernError | None = None
+            for index, end_one in ends.items():
+                outcome = outcome_of(index)
+                end_one(outcome)
+                failure = outcome if isinstance(outcome, TernError) else failure
+            if failure is not None:
+                self._telemetry.fail(span, error_type(failure), str(failure))
+            span.end()
+
+        return traced, end
+
+    async def send_many(
+        self,
+        messages: Sequence[Message],
+        send: Callable[[Sequence[Message]], Awaitable[ResultsT]],
+    ) -> ResultsT:
+        """Send `messages` by `send`, which sends all of them in one call, in order."""
+        picked = self.picks(len(messages))
+        if not picked:
+            return await send(messages)
+        traced, end = self.begin_many({at: messages[at] for at in picked}, len(messages))
+        outcome_of: Callable[[int], SendOutcome] = _unknown
+        try:
+            results = await send(TracedMessages(messages, traced))
+            outcome_of = results.__getitem__
+        except SendManyFailed as failed:
+            outcome_of = failed.results.__getitem__
+            raise
+        except TernError as error:
+            failure = error
+            outcome_of = lambda _index: failure  # noqa: E731
+            raise
+        finally:
+            end(outcome_of)
+        return results
+
+
+class TracedMessages(Sequence[Message]):
+    """Messages of a call, some of them replaced, without a copy of the others.
+
+    Args:
+        messages: Messages of the caller.
+        traced: Replacements by position.
+    """
+
+    def __init__(self, messages: Sequence[Message], traced: Mapping[int, Message]) -> None:
+        self._messages = messages
+        self._traced = traced
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        if isinstance(index, int):
+            return self._traced.get(index) or self._messages[index]
+        begin, end, step = index.indices(len(self))
+        part = list(self._messages[index])
+        for place, at in enumerate(range(begin, end, step)):
+            if at in self._traced:
+                part[place] = self._traced[at]
+        return part
+
+
+def is_half(message: Message) -> bool:
+    """Return whether `message` is the half message of a transaction."""
+    return isinstance(message, SystemMessage) and TRANSACTION_PREPARED in message.system_properties
+
+
+def attributes_of_message(message: Message) -> Attributes:
+    """Return the attributes of a message that is sent, beside those of its operation. Pure."""
+    kind = "normal"
+    if is_half(message):
+        kind = "transaction"
+    elif message.delay_level or message.deliver_at_ms or message.deliver_after_ms:
+        kind = "delay"
+    elif message.sharding_key:
+        kind = "fifo"
+    attributes: Attributes = {
+        "messaging.message.body.size": len(message.body),
+        "messaging.rocketmq.message.type": kind,
+    }
+    if message.tags:
+        attributes["messaging.rocketmq.message.tag"] = message.tags
+    if message.keys:
+        attributes["messaging.rocketmq.message.keys"] = tuple(message.keys)
+    if message.sharding_key:
+        attributes["messaging.rocketmq.message.group"] = message.sharding_key
+    if message.delay_level:
+        attributes["messaging.rocketmq.message.delay_time_level"] = message.delay_level
+    if message.deliver_at_ms:
+        attributes["messaging.rocketmq.message.delivery_timestamp"] = message.deliver_at_ms
+    return attributes
+
+
+def _unknown(_index: int) -> None:
+    return None

@@ -1,0 +1,222 @@
+"""Telemetry of clients by OpenTelemetry, which is imported when a `Telemetry` is made."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from ternmq_client.telemetry.operation_key import Attributes, OperationKey, attributes_of, span_name
+from ternmq_client.telemetry.trace_sampler import TraceSampler
+from ternmq_model.arguments import is_kind
+from ternmq_model.errors import ConfigError, MissingPackage
+from ternmq_model.properties import encode_name
+from ternmq_model.version import __version__, install_command
+
+if TYPE_CHECKING:
+    from contextvars import Token
+
+    from opentelemetry.context import Context
+    from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
+    from opentelemetry.trace import Link, Span, TracerProvider
+
+TRACE_PARENT: Final = "traceparent"
+"""Property with the W3C context of a message's creation; `tracestate` stands beside it."""
+
+TRACE_PARENT_NAME: Final = encode_name(TRACE_PARENT)
+"""Name of the property in a record, for a search without decoding."""
+
+Counts: TypeAlias = dict[OperationKey, int]
+"""Numbers of messages by operation."""
+
+_BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+"""Bounds of durations. Source: OpenTelemetry's semantic conventions."""
+
+
+class MessageCounts:
+    """Numbers of sent and consumed messages of one client, on whose loop they are counted."""
+
+    def __init__(self) -> None:
+        self.sent: Counts = {}
+        self.consumed: Counts = {}
+
+
+class Telemetry:
+    """Metrics and traces of clients, by OpenTelemetry's semantic conventions for messaging.
+
+    Any number of clients may share one object; one is enough for a process. The providers are the
+    application's: their exporters decide where metrics and spans go.
+
+    Args:
+        tracer_provider: Provider of the spans. None = OpenTelemetry's global one.
+        meter_provider: Provider of the metrics. None = OpenTelemetry's global one.
+        trace_ratio: Part of the messages that are traced, 0 to 1. A message that is sent inside a
+            recording span is always traced.
+
+    Raises:
+        MissingPackage: OpenTelemetry is not installed, the extra `otel`.
+        ConfigError: `trace_ratio` is out of its range.
+    """
+
+    def __init__(
+        self,
+        tracer_provider: "TracerProvider | None" = None,
+        meter_provider: "MeterProvider | None" = None,
+        trace_ratio: float = 1.0,
+    ) -> None:
+        try:
+            from opentelemetry import context, metrics, trace
+            from opentelemetry.trace.propagation import tracecontext
+        except ImportError:
+            raise MissingPackage(
+                f"Telemetry needs OpenTelemetry, which is not installed: {install_command('otel')}"
+            ) from None
+        if not is_kind(trace_ratio, int, float) or not 0 <= trace_ratio <= 1:
+            raise ConfigError("telemetry.trace_ratio", trace_ratio, "must be 0 to 1")
+        self.trace_ratio = trace_ratio
+        self._context = context
+        self._trace = trace
+        self._propagator = tracecontext.TraceContextTextMapPropagator()
+        self._observation: type[Observation] = metrics.Observation
+        self._tracer = trace.get_tracer("ternmq", __version__, tracer_provider)
+        self._open: list[MessageCounts] = []
+        self._ended = MessageCounts()
+        meter = metrics.get_meter("ternmq", __version__, meter_provider)
+        self.operation_duration = meter.create_histogram(
+            "messaging.client.operation.duration",
+            "s",
+            "Duration of operations between a client and a broker.",
+            explicit_bucket_boundaries_advisory=_BOUNDS_S,
+        )
+        self.process_duration = meter.create_histogram(
+            "messaging.process.duration",
+            "s",
+            "Duration of listener calls.",
+            explicit_bucket_boundaries_advisory=_BOUNDS_S,
+        )
+        meter.create_observable_counter(
+            "messaging.client.sent.messages",
+            [self._observe_sent],
+            "{message}",
+            "Messages that producers sent, or failed to send.",
+        )
+        meter.create_observable_counter(
+            "messaging.client.consumed.messages",
+            [self._observe_consumed],
+            "{message}",
+            "Messages that consumers delivered to the application.",
+        )
+
+    def sampler(self, random: Random) -> TraceSampler:
+        """Return the sampler of one client."""
+        return TraceSampler(self.trace_ratio, random)
+
+    def begin_counts(self) -> MessageCounts:
+        """Return the counts of a new client."""
+        counts = MessageCounts()
+        self._open.append(counts)
+        return counts
+
+    def end_counts(self, counts: MessageCounts) -> None:
+        """Keep the final counts of a client."""
+        self._open.remove(counts)
+        _add(self._ended.sent, counts.sent)
+        _add(self._ended.consumed, counts.consumed)
+
+    def is_recording(self) -> bool:
+        """Return whether the caller runs inside a recording span."""
+        return self._trace.get_current_span().is_recording()
+
+    def start(
+        self,
+        key: OperationKey,
+        kind: Literal["PRODUCER", "CLIENT", "CONSUMER"],
+        attributes: Attributes,
+        links: Sequence["Link"] = (),
+        *,
+        is_root: bool = False,
+    ) -> "Span":
+        """Start the span of an operation.
+
+        Args:
+            key: Operation.
+            kind: Kind of the span.
+            attributes: Attributes beside those of the key.
+            links: Contexts of creation of the operation's messages.
+            is_root: True = the span begins a trace. False = it is a child of the current span.
+        """
+        return self._tracer.start_span(
+            span_name(key),
+            self._context.Context() if is_root else None,
+            self._trace.SpanKind[kind],
+            {**attributes_of(key), **attributes},
+            links,
+        )
+
+    def fail(self, span: "Span", kind: str, text: str = "") -> None:
+        """Mark the operation of a span as failed."""
+        span.set_attribute("error.type", kind)
+        span.set_status(self._trace.StatusCode.ERROR, text or kind)
+
+    def carrier(self, span: "Span | None" = None) -> dict[str, str]:
+        """Return the properties of a message that is created in `span`; none if it is not recorded.
+
+        Args:
+            span: Span of the creation; None = the current one.
+        """
+        span = self._trace.get_current_span() if span is None else span
+        properties: dict[str, str] = {}
+        if span.is_recording():
+            self._propagator.inject(properties, self._trace.set_span_in_context(span))
+        return {name: value for name, value in properties.items() if value}
+
+    def link(self, span: "Span") -> "Link":
+        """Return a link to `span`."""
+        return self._trace.Link(span.get_span_context())
+
+    def links(self, carriers: Iterable[Mapping[str, str]]) -> list["Link"]:
+        """Return links to the creations of sampled messages.
+
+        Args:
+            carriers: Properties of messages, sampled or not.
+        """
+        found: list[Link] = []
+        for carrier in carriers:
+            if TRACE_PARENT in carrier:
+                empty = self._context.Context()
+                created = self._trace.get_current_span(self._propagator.extract(carrier, empty))
+                creation = created.get_span_context()
+                if creation.is_valid and creation.trace_flags.sampled:
+                    found.append(self._trace.Link(creation))
+        return found
+
+    def enter(self, span: "Span | None") -> "Token[Context]":
+        """Make `span` the current one, in a context with nothing else; None = no span.
+
+        Returns:
+            Token for `leave`, which the same thread or task calls.
+        """
+        context = self._context.Context()
+        if span is not None:
+            context = self._trace.set_span_in_context(span, context)
+        return self._context.attach(context)
+
+    def leave(self, token: "Token[Context]") -> None:
+        """Return to the context before `enter`."""
+        self._context.detach(token)
+
+    def _observe_sent(self, _options: "CallbackOptions") -> Iterable["Observation"]:
+        return self._observe([each.sent for each in (self._ended, *self._open)])
+
+    def _observe_consumed(self, _options: "CallbackOptions") -> Iterable["Observation"]:
+        return self._observe([each.consumed for each in (self._ended, *self._open)])
+
+    def _observe(self, every: Sequence[Counts]) -> list["Observation"]:
+        """Return the sums of counts. An exporter's thread calls it; `dict` copies are atomic."""
+        total: Counts = {}
+        for counts in every:
+            _add(total, counts.copy())
+        return [self._observation(count, attributes_of(key)) for key, count in total.items()]
+
+
+def _add(total: Counts, counts: Counts) -> None:
+    for key, count in counts.items():
+        total[key] = total.get(key, 0) + count
