@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from ternmq_client.telemetry.telemetry import Telemetry
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_pipeline.sink.staging import OpenStager, Stager
 from ternmq_pipeline.sink.writer import (
@@ -137,9 +138,9 @@ class HalfwaySink(TopicSink):
     gate: Path
     kills: bool
 
-    def stagers(self, group: str) -> OpenStager:
+    def stagers(self, group: str, telemetry: Telemetry | None = None) -> OpenStager:
         """Open the producers that stop."""
-        plain = TopicSink.stagers(self, group)
+        plain = TopicSink.stagers(self, group, telemetry)
         return lambda: _HalfwayStager(plain(), self.gate, self.kills)
 
 

@@ -32,6 +32,8 @@ class WriteOptions:
 
     request_timeout_s: float = 3.0
     producer_group: str = PRODUCER_GROUP
+    telemetry: bool = False
+    """OpenTelemetry of tasks and commits, by the variables OTEL_* of their processes."""
 
 
 WRITE_OPTIONS: Final = (
@@ -41,6 +43,7 @@ WRITE_OPTIONS: Final = (
     RETRY_TIMEOUT,
     "requestTimeout",
     "producerGroup",
+    "telemetry",
 )
 """Names of all options of the sink."""
 
@@ -65,6 +68,9 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     option_map = OptionMap(options, known=WRITE_OPTIONS, hints=_HINTS)
     topic = option_map.text("topic")
     group = option_map.text("producerGroup")
+    telemetry = option_map.text("telemetry")
+    if telemetry not in (None, "otel"):
+        raise ConfigError("telemetry", telemetry, "must be otel, or not given")
     return WriteOptions(
         nameservers=nameservers_of(option_map),
         topic=None if topic is None else written_topic("topic", topic),
@@ -74,6 +80,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         retry_timeout_s=option_map.retry_timeout_s(),
         request_timeout_s=option_map.seconds("requestTimeout", 3.0, minimum=0.1, maximum=3_600),
         producer_group=PRODUCER_GROUP if group is None else checked_group("producerGroup", group),
+        telemetry=telemetry is not None,
     )
 
 

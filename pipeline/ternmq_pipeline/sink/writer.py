@@ -24,9 +24,12 @@ from ternmq_pipeline.sink.identity import BatchIdentity, PartitionAttempt
 from ternmq_runtime.unique_name import unique_name
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from ternmq_client.telemetry.telemetry import Telemetry
     from ternmq_pipeline.sink.commit_message import StagedPartition
     from ternmq_pipeline.sink.staging import OpenStager
     from ternmq_producer.staging import BlockingStagingProducer
@@ -60,13 +63,14 @@ class TopicSink:
         from ternmq_runtime.clock import SystemClock
 
         part = PartitionAttempt(batch, _task().partitionId(), unique_name(4))
-        staged = stage_partition(
-            batches,
-            RowReader(self.layout, part),
-            self.options,
-            open_stager=self.stagers(self.options.producer_group),
-            clock=SystemClock(),
-        )
+        with self.telemetry() as telemetry:
+            staged = stage_partition(
+                batches,
+                RowReader(self.layout, part),
+                self.options,
+                open_stager=self.stagers(self.options.producer_group, telemetry),
+                clock=SystemClock(),
+            )
         return PartCommitMessage(encode_part(staged))
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]", batch_id: int) -> None:
@@ -76,12 +80,13 @@ class TopicSink:
 
         parts = check_parts(batch_id, _parts(messages))
         if parts:
-            commit_parts(
-                parts,
-                open_stager=self.stagers(parts[0].group),
-                clock=SystemClock(),
-                timeout_s=self.options.retry_timeout_s,
-            )
+            with self.telemetry() as telemetry:
+                commit_parts(
+                    parts,
+                    open_stager=self.stagers(parts[0].group, telemetry),
+                    clock=SystemClock(),
+                    timeout_s=self.options.retry_timeout_s,
+                )
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
         """Roll back the messages in the tasks' commit messages."""
@@ -92,7 +97,13 @@ class TopicSink:
             group = next(part.group for part in parts if part is not None)
             abort_parts(parts, open_stager=self.stagers(group))
 
-    def stagers(self, group: str) -> "OpenStager":
+    def telemetry(self) -> "AbstractContextManager[Telemetry | None]":
+        """Return the block of a task or commit with its telemetry, if the options demand one."""
+        from ternmq_pipeline.sink.task_telemetry import task_telemetry
+
+        return task_telemetry(self.options.telemetry, unique_name())
+
+    def stagers(self, group: str, telemetry: "Telemetry | None" = None) -> "OpenStager":
         """Return a function that opens a producer of `group`."""
 
         def open_stager() -> "BlockingStagingProducer":
@@ -102,6 +113,7 @@ class TopicSink:
             client = ClientConfig(
                 nameservers=self.options.nameservers,
                 request_timeout_s=self.options.request_timeout_s,
+                telemetry=telemetry,
             )
             return BlockingStagingProducer(group, client=client)
 

@@ -132,7 +132,7 @@ class StagedCall:
             for start in range(0, len(rows), ROWS_MAX):
                 left = _RemainingEnds(self, rows[start : start + ROWS_MAX], resolution, broker_name)
                 try:
-                    await self._ask(stream, left.request, left.take)
+                    await self._ask(stream, left.request, left.take, settles=True)
                 except TernError as error:
                     self.fail(np.concatenate([left.rows, rows[start + ROWS_MAX :]]), error)
                     return
@@ -179,6 +179,8 @@ class StagedCall:
         stream: TransactionStream[Request, Reply],
         make: Callable[[], Request],
         take: Callable[[Reply], None],
+        *,
+        settles: bool = False,
     ) -> None:
         """Send the request of `make` until `take` processes a reply without `Unanswered`.
 
@@ -193,7 +195,12 @@ class StagedCall:
             try:
                 await stream.open()
                 was_written = True
-                take(await stream.exchange(make()))
+                telemetry = self._client.telemetry if settles else None
+                began_s = 0.0 if telemetry is None else telemetry.now_s()
+                reply = await stream.exchange(make())
+                if telemetry is not None:
+                    telemetry.answered("settle", began_s, stream.address)
+                take(reply)
                 return
             except Unanswered as error:
                 failure = error.reason

@@ -17,6 +17,7 @@ def test_every_option_is_read_and_options_added_by_spark_are_ignored() -> None:
             "retryTimeout": "5s",
             "requestTimeout": "1",
             "producerGroup": "mine",
+            "telemetry": "otel",
             "checkpointlocation": "/tmp/x",
             "queryname": "q",
         }
@@ -28,6 +29,7 @@ def test_every_option_is_read_and_options_added_by_spark_are_ignored() -> None:
         retry_timeout_s=5,
         request_timeout_s=1.0,
         producer_group="mine",
+        telemetry=True,
     )
 
 
@@ -48,6 +50,7 @@ def test_every_option_is_read_and_options_added_by_spark_are_ignored() -> None:
         ({"commitTimeout": "120s"}, "commitTimeout': is retryTimeout now"),
         ({"retryTimeout": "1e9"}, "retryTimeout="),
         ({"requestTimeout": "0"}, "requestTimeout="),
+        ({"telemetry": "yes"}, "telemetry='yes': must be otel"),
         ({"producerGroup": "a b"}, "producerGroup="),
         ({"producerGroup": "CID_RMQ_SYS_X"}, "producerGroup="),
         ({"nameserver": "x"}, "nameserver="),
