@@ -80,8 +80,8 @@ class ClientInstance(Lifecycle):
             )
         )
         if (telemetry := self.config.telemetry) is not None:
-            client_telemetry = ClientTelemetry(telemetry, env.timers, env.random)
-            self.telemetry = stack.enter_context(client_telemetry)
+            now_s = asyncio.get_running_loop().time
+            self.telemetry = stack.enter_context(ClientTelemetry(telemetry, now_s, env.random))
         tasks = OwnedTasks()
         self._opened = opened = _Opened(self.config, env, tasks)
         stack.callback(setattr, self, "_opened", None)

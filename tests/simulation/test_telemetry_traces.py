@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
 from ternmq_client.config import ClientConfig
-from ternmq_client.telemetry.telemetry import TRACE_PARENT
+from ternmq_client.telemetry.telemetry import TRACE_PARENT, Telemetry
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.consume_status import ConsumeStatus
 from ternmq_consumer.pull.pull_consumer import PullConsumer
@@ -358,3 +360,42 @@ def test_failed_send_is_an_error_of_its_span() -> None:
     first, second = exported(scene).of("send orders")
     assert (first.is_error, second.is_error) == (False, True)
     assert "error.type" in second.attributes
+
+
+class BrokenProcessor(SpanProcessor):
+    """Processor of an application that fails for each span."""
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        raise ValueError("broken")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        raise ValueError("broken")
+
+
+def test_failing_telemetry_loses_no_message() -> None:
+    got: list[bytes] = []
+
+    async def scene(cluster: SimulatedCluster, exports: ExportedTelemetry, _: ClientConfig) -> None:
+        done = asyncio.Event()
+
+        async def take(message: StoredMessage) -> None:
+            got.append(message.body)
+            if len(got) == 3:
+                done.set()
+
+        whole = ClientConfig(nameservers=(NAMESERVER,), telemetry=exports.telemetry)
+        provider = TracerProvider()
+        provider.add_span_processor(BrokenProcessor())
+        broken = ClientConfig(nameservers=(NAMESERVER,), telemetry=Telemetry(provider))
+        async with (
+            cluster.producer(client=broken) as producer,
+            cluster.producer("whole", client=whole) as other,
+            consumer_of(cluster, broken, take),
+        ):
+            await producer.send(Message(TOPIC, b"1"))
+            await producer.send_many([Message(TOPIC, b"2")])
+            await other.send(Message(TOPIC, b"3"))
+            await done.wait()
+
+    exported(scene)
+    assert sorted(got) == [b"1", b"2", b"3"]

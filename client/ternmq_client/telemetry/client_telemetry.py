@@ -7,6 +7,7 @@ from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from ternmq_client.telemetry.harmless import harmless
 from ternmq_client.telemetry.operation_key import (
     Attributes,
     OperationKey,
@@ -22,28 +23,27 @@ from ternmq_model.message_id import host_text
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage, decode_single
-from ternmq_runtime.timers import Timers
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Link
+    from opentelemetry.trace import Link, Span
 
 _UNSETTLED_MAX: Final = 4096
 """Most received messages whose links wait for the commit of their offset; further ones get none."""
 
 
 class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
-    """Telemetry of one client, on whose loop it is used.
+    """Telemetry of one client, on whose loop it is used. Its errors are logged and ignored.
 
     Args:
         telemetry: Telemetry of the application.
-        timers: Clock of the durations.
+        now_s: Clock of the durations, s. Any thread may call it.
         random: Source of the sampling.
     """
 
-    def __init__(self, telemetry: Telemetry, timers: Timers, random: Random) -> None:
+    def __init__(self, telemetry: Telemetry, now_s: Callable[[], float], random: Random) -> None:
+        self.now_s = now_s
         self.telemetry = telemetry
         self.sampler = telemetry.sampler(random)
-        self._timers = timers
         self._counts = telemetry.begin_counts()
         self._attributes: dict[OperationKey, Attributes] = {}
         self._unsettled: dict[tuple[MessageQueue, int], list[Link]] = {}
@@ -59,10 +59,7 @@ class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
     ) -> None:
         self.telemetry.end_counts(self._counts)
 
-    def now_s(self) -> float:
-        """Return the time at which durations begin, s."""
-        return self._timers.now_s()
-
+    @harmless
     def answered(
         self,
         operation: OperationName,
@@ -87,22 +84,26 @@ class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
         attributes = self._attributes.get(key)
         if attributes is None:
             attributes = self._attributes[key] = attributes_of(key)
-        self.telemetry.operation_duration.record(self._timers.now_s() - began_s, attributes)
+        self.telemetry.operation_duration.record(self.now_s() - began_s, attributes)
 
+    @harmless
     def sent(self, topics: Mapping[str, int], address: str = "", error: str = "") -> None:
         """Count messages that were sent, or failed to be, by topic."""
         for topic, count in topics.items():
             _count(self._counts.sent, OperationKey("send", address, topic, error=error), count)
 
+    @harmless
     def consumed(self, topics: Mapping[str, int], group: str) -> None:
         """Count messages that the application got, by topic."""
         for topic, count in topics.items():
             _count(self._counts.consumed, OperationKey("receive", topic=topic, group=group), count)
 
+    @harmless
     def delivered(self, messages: Sequence[StoredMessage], group: str) -> None:
         """Count messages of one queue, or of several, that the application got."""
         self.consumed(Counter(message.topic for message in messages), group)
 
+    @harmless
     def received(
         self,
         queue: MessageQueue,
@@ -133,6 +134,7 @@ class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
             }
             self.telemetry.start(key, "CLIENT", attributes, links, is_root=True).end()
 
+    @harmless
     def reply_arrived(self, reply: StoredMessage) -> None:
         """Record the span of a reply, inside the caller of the request."""
         if links := self.telemetry.links([reply.properties]):
@@ -150,9 +152,8 @@ class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
 
         The message is traced inside a recording span alone.
         """
-        span = None
-        if self.telemetry.is_recording():
-            span = self.telemetry.start(OperationKey("send", topic=topic), "PRODUCER", {})
+        span = self._start_inside(OperationKey("send", topic=topic))
+        if span is not None:
             properties = {**properties, **self.telemetry.carrier(span)}
         began_s, address, error = self.now_s(), "", ""
         try:
@@ -171,26 +172,34 @@ class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
                 span.end()
         return result
 
+    @harmless
+    def _start_inside(self, key: OperationKey) -> "Span | None":
+        """Start a span inside a recording one; None = there is none."""
+        return self.telemetry.start(key, "PRODUCER", {}) if self.telemetry.is_recording() else None
+
     def _links_until_settled(self, message: StoredMessage) -> list["Link"]:
         links = self.telemetry.links([message.properties])
         if links and len(self._unsettled) < _UNSETTLED_MAX:
             self._unsettled[message.queue, message.queue_offset] = links
         return links
 
-    def committed(self, offsets: Mapping[MessageQueue, QueueOffset]) -> list["Link"]:
+    @harmless
+    def committed(self, offsets: Mapping[MessageQueue, QueueOffset]) -> Sequence["Link"]:
         """Return, once, the links of received messages below committed offsets."""
         if not self._unsettled:
             return []
         settled = [key for key in self._unsettled if key[0] in offsets and key[1] < offsets[key[0]]]
         return [link for key in settled for link in self._unsettled.pop(key)]
 
+    @harmless
     def forget(self, queues: Iterable[MessageQueue]) -> None:
         """Drop the links of messages of queues that belong to others now."""
         gone = frozenset(queues)
         for key in [key for key in self._unsettled if key[0] in gone]:
             del self._unsettled[key]
 
-    def sent_back(self, messages: Sequence[StoredMessage]) -> list["Link"]:
+    @harmless
+    def sent_back(self, messages: Sequence[StoredMessage]) -> Sequence["Link"]:
         """Return the links of messages that go back to their broker, which settles them."""
         for message in messages:
             self._unsettled.pop((message.queue, message.queue_offset), None)
@@ -198,6 +207,7 @@ class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
             message.properties for message in messages if message.mentions(TRACE_PARENT_NAME)
         )
 
+    @harmless
     def settled(
         self,
         began_s: float,
@@ -228,6 +238,7 @@ class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
             address, links, topic=topic, group=group, count=count, error=error, outcome=outcome
         )
 
+    @harmless
     def settle_span(
         self,
         address: str,

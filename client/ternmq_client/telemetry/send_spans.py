@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, overload
 
 from ternmq_client.telemetry.client_telemetry import ClientTelemetry, error_type
+from ternmq_client.telemetry.harmless import harmless
 from ternmq_client.telemetry.operation_key import Attributes, OperationKey, server_attributes
 from ternmq_client.telemetry.telemetry import TRACE_PARENT
 from ternmq_model.errors import TernError
@@ -76,6 +77,7 @@ class SendSpans:
             message = replace(message, properties={**message.properties, **carrier})
         return message, span
 
+    @harmless
     def _end(self, message: Message, span: "Span", outcome: SendOutcome) -> None:
         if isinstance(outcome, SendResult):
             span.set_attributes(
@@ -95,10 +97,13 @@ class SendSpans:
         """Return, once, the context of a stored half message; empty = it is not traced."""
         return self._halves.pop(message_id, {})
 
+    @harmless
     def begin_many(
         self, messages: Mapping[int, Message], count: int
     ) -> tuple[dict[int, Message], EndSpans]:
         """Return traced messages with their contexts, and the function that ends the spans.
+
+        None = OpenTelemetry failed, and no message is traced.
 
         Args:
             messages: Messages to trace, by position in the call.
@@ -114,6 +119,7 @@ class SendSpans:
         attributes: Attributes = {"messaging.batch.message_count": count}
         span = self._telemetry.start(OperationKey("send", topic=topic), "CLIENT", attributes, links)
 
+        @harmless
         def end(outcome_of: Callable[[int], SendOutcome]) -> None:
             failure: TernError | None = None
             for index, end_one in ends.items():
@@ -135,7 +141,10 @@ class SendSpans:
         picked = self.picks(len(messages))
         if not picked:
             return await send(messages)
-        traced, end = self.begin_many({at: messages[at] for at in picked}, len(messages))
+        begun = self.begin_many({at: messages[at] for at in picked}, len(messages))
+        if begun is None:
+            return await send(messages)
+        traced, end = begun
         outcome_of: Callable[[int], SendOutcome] = _unknown
         try:
             results = await send(TracedMessages(messages, traced))

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from ternmq_client.telemetry.client_telemetry import ClientTelemetry, error_type
+from ternmq_client.telemetry.harmless import harmless
 from ternmq_client.telemetry.operation_key import Attributes, OperationKey, attributes_of
 from ternmq_client.telemetry.telemetry import TRACE_PARENT, TRACE_PARENT_NAME
 from ternmq_consumer.consume_status import ConsumeStatus, reconsume_later_of
@@ -55,6 +56,7 @@ class ProcessSpan:
             self._token = shared.enter(self._span)
         self._began_s = telemetry.now_s()
 
+    @harmless
     def end(self, *, answer: object = None, error: BaseException | None = None) -> None:
         """End the call with the answer of the listener, or with its error."""
         shared, failure = self._telemetry.telemetry, ""
@@ -63,9 +65,9 @@ class ProcessSpan:
             failure = error_type(error)
         elif answer is not None:
             failure = _failure_of(answer)
-        shared.process_duration.record(took_s, attributes_of(self._key._replace(error=failure)))
         if self._token is not None:
             shared.leave(self._token)
+        shared.process_duration.record(took_s, attributes_of(self._key._replace(error=failure)))
         if self._span is not None:
             if error is not None:
                 self._span.record_exception(error)
@@ -85,16 +87,18 @@ def traced_listener(
         telemetry: Telemetry of the client.
         group: Consumer group.
     """
-    begin = _BEGINNERS[kind]
+    begin = harmless(_BEGINNERS[kind])
 
     def call(argument: T) -> Any:
         span = begin(argument, telemetry, group)
         try:
             answer = listener(argument)
         except BaseException as error:
-            span.end(error=error)
+            if span is not None:
+                span.end(error=error)
             raise
-        span.end(answer=answer)
+        if span is not None:
+            span.end(answer=answer)
         return answer
 
     async def call_async(argument: T) -> Any:
@@ -102,9 +106,11 @@ def traced_listener(
         try:
             answer = await cast("Awaitable[Any]", listener(argument))
         except BaseException as error:
-            span.end(error=error)
+            if span is not None:
+                span.end(error=error)
             raise
-        span.end(answer=answer)
+        if span is not None:
+            span.end(answer=answer)
         return answer
 
     return call_async if is_async(listener) else call

@@ -348,7 +348,7 @@ class RemoteOffsetStore:
         refusals = _by_queue(broker_name, reply.refused)
         if self._telemetry is not None:
             offsets = {queue: wanted[queue].offset for queue in wanted if queue not in refusals}
-            links = self._telemetry.committed(offsets)
+            links = self._telemetry.committed(offsets) or ()
             self._telemetry.settled(began_s, address, links, group=self._group)
         for queue, commit in wanted.items():
             if queue in refusals:

@@ -261,7 +261,7 @@ class SendBackOutbox:
         self._telemetry.settled(
             began_s,
             address,
-            self._telemetry.sent_back(sent),
+            self._telemetry.sent_back(sent) or (),
             topic=topics.pop() if len(topics) == 1 else "",
             group=self._group,
             count=len(sent),

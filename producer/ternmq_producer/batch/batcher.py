@@ -49,7 +49,7 @@ class ProducerBatch:
     """Time of the write, monotonic."""
 
     written_at_s: float = 0.0
-    """Time of the write for metrics, as `Timers.now_s` counts it."""
+    """Time of the write for metrics, as the loop counts it."""
 
     def __len__(self) -> int:
         return len(self.singles) + sum(map(len, self.parts))

@@ -314,7 +314,7 @@ class BrokerLink:
                 batch = batcher.next_batch(now_ms)
                 if batch is None:
                     continue
-                batch.written_at_s = self._timers.now_s()
+                batch.written_at_s = asyncio.get_running_loop().time()
                 for pending, error in layout.take_illegal(batch):
                     self._give_up(pending, error)
                 if len(batch):

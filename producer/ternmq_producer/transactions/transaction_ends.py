@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from ternmq_client.instance import ClientInstance
 from ternmq_client.retry_policy import RetryPolicy
 from ternmq_client.telemetry.client_telemetry import ClientTelemetry, error_type
-from ternmq_client.telemetry.operation_key import OperationKey
+from ternmq_client.telemetry.harmless import harmless
+from ternmq_client.telemetry.operation_key import Attributes, OperationKey
 from ternmq_model.errors import ClosedError, ConnectionLost, RequestTimedOut, TernError
 from ternmq_model.message import NO_PROPERTIES
 from ternmq_producer.transactions.transaction_stream import LATER, ROWS_MAX, TransactionStream
@@ -40,31 +41,32 @@ class TransactionEnd:
     """True once the end was written to a stream whose answer never came."""
 
 
-class SettleSpan:
-    """Callback that records the span of a traced transaction's end, which begins with it."""
+@harmless
+def trace_end(
+    telemetry: ClientTelemetry,
+    answer: "asyncio.Future[transactions.EndTransactionReply]",
+    request: transactions.EndTransactionRequest,
+    carrier: Mapping[str, str],
+) -> None:
+    """Record the span of a transaction's end, from now to its answer, if its message is sampled."""
+    shared = telemetry.telemetry
+    if not (links := shared.links([carrier])):
+        return
+    is_commit = request.resolution == transactions.Resolution.COMMIT
+    outcome = "commit" if is_commit else "rollback"
+    attributes: Attributes = {
+        "messaging.message.id": request.message_id,
+        "ternmq.settle.outcome": outcome,
+    }
+    span = shared.start(OperationKey("settle", topic=request.topic), "CLIENT", attributes, links)
 
-    def __init__(
-        self,
-        telemetry: ClientTelemetry,
-        request: transactions.EndTransactionRequest,
-        carrier: Mapping[str, str],
-    ) -> None:
-        is_commit = request.resolution == transactions.Resolution.COMMIT
-        self._telemetry = telemetry.telemetry
-        self._span = telemetry.telemetry.start(
-            OperationKey("settle", topic=request.topic),
-            "CLIENT",
-            {
-                "messaging.message.id": request.message_id,
-                "ternmq.settle.outcome": "commit" if is_commit else "rollback",
-            },
-            telemetry.telemetry.links([carrier]),
-        )
+    @harmless
+    def end(done: "asyncio.Future[transactions.EndTransactionReply]") -> None:
+        if not done.cancelled() and (error := done.exception()) is not None:
+            shared.fail(span, error_type(error), str(error))
+        span.end()
 
-    def __call__(self, answer: "asyncio.Future[transactions.EndTransactionReply]") -> None:
-        if not answer.cancelled() and (error := answer.exception()) is not None:
-            self._telemetry.fail(self._span, error_type(error), str(error))
-        self._span.end()
+    answer.add_done_callback(end)
 
 
 class EndLink:
@@ -153,12 +155,13 @@ class EndLink:
         try:
             for end in batch:
                 end.maybe_sent = True
-            began_s = self._client.env.timers.now_s()
+            telemetry = self._client.telemetry
+            began_s = 0.0 if telemetry is None else telemetry.now_s()
             reply = await stream.exchange(request)
-            if self._client.telemetry is not None:
+            if telemetry is not None:
                 topics = {end.request.topic for end in batch}
                 topic = topics.pop() if len(topics) == 1 else ""
-                self._client.telemetry.answered("settle", began_s, stream.address, topic=topic)
+                telemetry.answered("settle", began_s, stream.address, topic=topic)
             if len(reply.outcomes) != len(batch):
                 raise ConnectionLost(
                     f"broker {self.broker_name}: sent a different number of answers"
@@ -260,7 +263,7 @@ class TransactionEnds:
         self._idle.clear()
         answer.add_done_callback(self._answered)
         if self._client.telemetry is not None and carrier:
-            answer.add_done_callback(SettleSpan(self._client.telemetry, request, carrier))
+            trace_end(self._client.telemetry, answer, request, carrier)
         link.add(TransactionEnd(request, answer, deadline_ms))
         return answer
 

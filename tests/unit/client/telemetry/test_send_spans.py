@@ -14,14 +14,13 @@ from ternmq_client.telemetry.send_spans import SendSpans, TracedMessages, attrib
 from ternmq_client.telemetry.telemetry import TRACE_PARENT, Telemetry
 from ternmq_model.errors import Unreachable
 from ternmq_model.message import Message, SendResult, SystemMessage
-from ternmq_runtime.timers import LoopTimers
 
 
 def spans_of(ratio: float = 1.0) -> tuple[SendSpans, InMemorySpanExporter]:
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    client = ClientTelemetry(Telemetry(provider, trace_ratio=ratio), LoopTimers(), Random(1))
+    client = ClientTelemetry(Telemetry(provider, trace_ratio=ratio), lambda: 0.0, Random(1))
     return SendSpans(client), exporter
 
 
