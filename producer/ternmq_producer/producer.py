@@ -366,16 +366,16 @@ class Producer(Lifecycle):
         sender = self._open_sender(message)
         if self._interception is not None and self._interception.takes():
             future = await self._intercepted(message, queue, selector, timeout_s)
-            await asyncio.sleep(0)
-            return future
-        timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
-        now_ms = self._clock.monotonic_ms()
-        end_ms = now_ms + timeout_ms
-        future = self._loop.create_future()
-        if not sender.submit_now(future, message, queue, selector, now_ms, end_ms):
-            await sender.submit(future, message, queue, selector, now_ms, end_ms)
-            return future
-        self._without_turn += 1
+            self._without_turn += _ENQUEUED_PER_TURN if self._interception.has_interceptors else 1
+        else:
+            timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
+            now_ms = self._clock.monotonic_ms()
+            end_ms = now_ms + timeout_ms
+            future = self._loop.create_future()
+            if not sender.submit_now(future, message, queue, selector, now_ms, end_ms):
+                await sender.submit(future, message, queue, selector, now_ms, end_ms)
+                return future
+            self._without_turn += 1
         if self._without_turn >= _ENQUEUED_PER_TURN:
             self._without_turn = 0
             await asyncio.sleep(0)

@@ -80,17 +80,19 @@ class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
             group: Consumer group; empty for producers.
             error: Name of the failure; empty = none.
         """
-        key = OperationKey(operation, address, topic, group, error)
+        self.record(OperationKey(operation, address, topic, group, error), began_s)
+
+    @harmless
+    def record(self, key: OperationKey, began_s: float) -> None:
+        """Record the duration of one request, as `answered` does."""
         attributes = self._attributes.get(key)
         if attributes is None:
             attributes = self._attributes[key] = attributes_of(key)
-        self.telemetry.operation_duration.record(self.now_s() - began_s, attributes)
+        self.telemetry.record_operation(self.now_s() - began_s, attributes)
 
-    @harmless
-    def sent(self, topics: Mapping[str, int], address: str = "", error: str = "") -> None:
-        """Count messages that were sent, or failed to be, by topic."""
-        for topic, count in topics.items():
-            _count(self._counts.sent, OperationKey("send", address, topic, error=error), count)
+    def count_sent(self, key: OperationKey, count: int) -> None:
+        """Count messages that were sent, or failed to be."""
+        _count(self._counts.sent, key, count)
 
     @harmless
     def consumed(self, topics: Mapping[str, int], group: str) -> None:
@@ -166,7 +168,7 @@ class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
             raise
         finally:
             self.answered("send", began_s, address, topic=topic, error=error)
-            self.sent({topic: 1}, address, error)
+            self.count_sent(OperationKey("send", address, topic, error=error), 1)
             if span is not None:
                 span.set_attributes(server_attributes(address))
                 span.end()

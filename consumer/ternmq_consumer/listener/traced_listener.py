@@ -67,7 +67,7 @@ class ProcessSpan:
             failure = _failure_of(answer)
         if self._token is not None:
             shared.leave(self._token)
-        shared.process_duration.record(took_s, attributes_of(self._key._replace(error=failure)))
+        shared.record_process(took_s, attributes_of(self._key._replace(error=failure)))
         if self._span is not None:
             if error is not None:
                 self._span.record_exception(error)

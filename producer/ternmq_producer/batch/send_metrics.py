@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ternmq_client.telemetry.client_telemetry import ClientTelemetry, error_type
+from ternmq_client.telemetry.operation_key import OperationKey
 from ternmq_model.errors import TernError
 from ternmq_model.message_id import host_text
 from ternmq_producer.batch.batch_reply import SendFailure
@@ -16,31 +17,44 @@ class SendMetrics:
 
     def __init__(self, telemetry: ClientTelemetry) -> None:
         self._telemetry = telemetry
-        self._addresses: dict[bytes, str] = {}
+        self._keys: dict[tuple[bytes, bytes], OperationKey] = {}
 
     def answered(
         self, batch: ProducerBatch, failures: Sequence[SendFailure], store_host: bytes
     ) -> None:
         """Record the answer of a broker to `batch`, which did not store the `failures`."""
-        address = self._addresses.get(store_host)
-        if address is None:
-            address = self._addresses[store_host] = host_text(store_host)
-        topics = topics_of([*batch.singles, *batch.parts])
-        error = error_type(failures[0].error) if failures else ""
-        topic = next(iter(topics)) if len(topics) == 1 else ""
-        self._telemetry.answered("send", batch.written_at_s, address, topic=topic, error=error)
+        counts = topics_of([*batch.singles, *batch.parts])
         if failures:
-            topics.subtract(topics_of([failure.pending for failure in failures]))
-        self._telemetry.sent({name: count for name, count in topics.items() if count}, address)
+            failed = topics_of([failure.pending for failure in failures])
+            for topic in counts:
+                counts[topic] -= failed.get(topic, 0)
+        for topic, count in counts.items():
+            if count:
+                self._telemetry.count_sent(self._key(store_host, topic), count)
+        key = self._key(store_host, next(iter(counts)) if len(counts) == 1 else b"")
+        if failures:
+            key = key._replace(error=error_type(failures[0].error))
+        self._telemetry.record(key, batch.written_at_s)
 
     def failed(self, pending: Pending, error: TernError) -> None:
         """Count messages that failed for good."""
-        self._telemetry.sent(topics_of([pending]), error=error_type(error))
+        key = OperationKey("send", topic=pending.topic.decode(), error=error_type(error))
+        self._telemetry.count_sent(key, len(pending))
+
+    def _key(self, store_host: bytes, topic: bytes) -> OperationKey:
+        key = self._keys.get((store_host, topic))
+        if key is None:
+            key = OperationKey("send", host_text(store_host), topic.decode())
+            self._keys[store_host, topic] = key
+        return key
 
 
-def topics_of(pending: Sequence[Pending]) -> Counter[str]:
+def topics_of(pending: Sequence[Pending]) -> dict[bytes, int]:
     """Return the number of messages by topic. Pure."""
-    by_name: dict[bytes, int] = {}
+    topics = {one.topic for one in pending}
+    if len(topics) == 1:
+        return {topics.pop(): sum(map(len, pending))}
+    counts: Counter[bytes] = Counter()
     for one in pending:
-        by_name[one.topic] = by_name.get(one.topic, 0) + len(one)
-    return Counter({topic.decode(): count for topic, count in by_name.items()})
+        counts[one.topic] += len(one)
+    return counts
