@@ -1,8 +1,10 @@
 """Spans of the messages that one producer sends: their contexts travel as properties."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, overload
 
 from ternmq_client.telemetry.client_telemetry import ClientTelemetry, error_type
@@ -30,6 +32,9 @@ EndSpans = Callable[[Callable[[int], SendOutcome]], None]
 
 _HALVES_MAX: Final = 4096
 """Most half messages whose contexts wait for the end of the transaction."""
+
+_SPANS_PER_TURN: Final = 32
+"""Number of spans after which the loop gets a turn: so many take 1 to 2 ms."""
 
 
 class SendSpans:
@@ -60,12 +65,18 @@ class SendSpans:
         self, message: Message, operation: Literal["create", "send"] = "send"
     ) -> tuple[Message, EndSpan]:
         """Return `message` with the context of its span, and the function that ends the span."""
+        traced, span = self._try(message, operation)
+        return traced, partial(self._end, traced, span)
+
+    def _try(
+        self, message: Message, operation: Literal["create", "send"]
+    ) -> tuple[Message, "Span | None"]:
+        """Return `message` with its span; None = without one, after an error."""
         try:
-            traced, span = self._begin(message, operation)
+            return self._begin(message, operation)
         except Exception:  # an illegal message, whose send raises an error that says so
             logger.debug("message not traced topic=%r", message.topic, exc_info=True)
-            return message, lambda _outcome: None
-        return traced, lambda outcome: self._end(traced, span, outcome)
+            return message, None
 
     def _begin(
         self, message: Message, operation: Literal["create", "send"]
@@ -78,7 +89,9 @@ class SendSpans:
         return message, span
 
     @harmless
-    def _end(self, message: Message, span: "Span", outcome: SendOutcome) -> None:
+    def _end(self, message: Message, span: "Span | None", outcome: SendOutcome) -> None:
+        if span is None:
+            return
         if isinstance(outcome, SendResult):
             span.set_attributes(
                 {
@@ -109,28 +122,31 @@ class SendSpans:
             messages: Messages to trace, by position in the call.
             count: Number of messages of the call, traced or not.
         """
-        traced: dict[int, Message] = {}
-        ends: dict[int, EndSpan] = {}
-        for index, message in messages.items():
-            traced[index], ends[index] = self.begin(message, "create")
-        topics = {message.topic for message in messages.values()}
-        topic = topics.pop() if len(topics) == 1 else ""
-        links = self._telemetry.links(message.properties for message in traced.values())
+        created = {index: self._try(message, "create") for index, message in messages.items()}
+        return self._begin_call(created, count)
+
+    def _begin_call(
+        self, created: Mapping[int, tuple[Message, "Span | None"]], count: int
+    ) -> tuple[dict[int, Message], EndSpans]:
+        """Start the span of a call with `count` messages, some of which have spans."""
+        topics = {message.topic for message, _ in created.values()}
+        key = OperationKey("send", topic=topics.pop() if len(topics) == 1 else "")
+        links = [self._telemetry.link(span) for _, span in created.values() if span is not None]
         attributes: Attributes = {"messaging.batch.message_count": count}
-        span = self._telemetry.start(OperationKey("send", topic=topic), "CLIENT", attributes, links)
+        span = self._telemetry.start(key, "CLIENT", attributes, links)
 
         @harmless
         def end(outcome_of: Callable[[int], SendOutcome]) -> None:
             failure: TernError | None = None
-            for index, end_one in ends.items():
+            for index, (message, creation) in created.items():
                 outcome = outcome_of(index)
-                end_one(outcome)
+                self._end(message, creation, outcome)
                 failure = outcome if isinstance(outcome, TernError) else failure
             if failure is not None:
                 self._telemetry.fail(span, error_type(failure), str(failure))
             span.end()
 
-        return traced, end
+        return {index: message for index, (message, _) in created.items()}, end
 
     async def send_many(
         self,
@@ -141,7 +157,12 @@ class SendSpans:
         picked = self.picks(len(messages))
         if not picked:
             return await send(messages)
-        begun = self.begin_many({at: messages[at] for at in picked}, len(messages))
+        created: dict[int, tuple[Message, Span | None]] = {}
+        for number, at in enumerate(picked, 1):
+            created[at] = self._try(messages[at], "create")
+            if number % _SPANS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        begun = harmless(self._begin_call)(created, len(messages))
         if begun is None:
             return await send(messages)
         traced, end = begun
