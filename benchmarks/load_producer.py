@@ -15,7 +15,8 @@ import numpy as np
 
 from benchmarks.figures import BACKLOG, SENDING
 from benchmarks.patterns import BODY_BYTES, MANY, Enqueue, Send, many, measure, scaled, tell
-from ternmq import AdminClient, Message, Producer, TopicConfig
+from benchmarks.telemetry_load import discarded
+from ternmq import AdminClient, ClientConfig, Message, Producer, Telemetry, TopicConfig
 
 TOPIC: Final = "benchmark"
 BACKLOG_TOPIC: Final = "backlog"
@@ -50,12 +51,15 @@ class ProducerSender:
         return lambda: self._producer.send_columns(self._topic, bodies, tags="TagA")
 
 
-async def main(nameserver: str, only: Collection[str], scale: float) -> None:
+async def main(
+    nameserver: str, only: Collection[str], scale: float, telemetry: Telemetry | None
+) -> None:
     """Make the topics, then measure, or leave a backlog for consumers."""
+    client = ClientConfig(nameservers=(nameserver,), telemetry=telemetry)
     async with AdminClient(nameserver=nameserver) as admin:
         for topic in (TOPIC, BACKLOG_TOPIC):
             await admin.create_topic(TopicConfig(topic, read_queues=QUEUES, write_queues=QUEUES))
-    async with Producer("benchmark-producers", nameserver=nameserver) as producer:
+    async with Producer("benchmark-producers", client=client) as producer:
         if "fill" in only:
             buffer = os.urandom(BODY_BYTES * MANY)
             send = ProducerSender(producer, BACKLOG_TOPIC).columns_of(buffer, BODY_BYTES)
@@ -69,5 +73,7 @@ if __name__ == "__main__":
     parser.add_argument("--nameserver", required=True, metavar="HOST:PORT")
     parser.add_argument("--only", action="append", default=[], choices=[*SENDING, "fill"])
     parser.add_argument("--scale", type=float, default=1.0, help="factor on the numbers")
+    parser.add_argument("--telemetry", choices=["metrics", "traces"], help="by OpenTelemetry")
     chosen = parser.parse_args()
-    asyncio.run(main(chosen.nameserver, chosen.only, chosen.scale))
+    kind = None if chosen.telemetry is None else discarded(chosen.telemetry)
+    asyncio.run(main(chosen.nameserver, chosen.only, chosen.scale, kind))
