@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Link, Span
 
 _UNSETTLED_MAX: Final = 4096
-"""Most received messages whose links wait for the commit of their offset; further ones get none."""
+"""Most received messages whose links wait for the commit of their offset: the newest ones."""
 
 
 class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
@@ -102,8 +102,12 @@ class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
 
     @harmless
     def delivered(self, messages: Sequence[StoredMessage], group: str) -> None:
-        """Count messages of one queue, or of several, that the application got."""
-        self.consumed(Counter(message.topic for message in messages), group)
+        """Count messages of one queue that the application got."""
+        first = messages[0]
+        if first.topic == first.queue.topic:  # no object for each row of a columns listener
+            self.consumed({first.topic: len(messages)}, group)
+        else:  # those of a retry topic have different origins
+            self.consumed(Counter(message.topic for message in messages), group)
 
     @harmless
     def received(
@@ -181,7 +185,9 @@ class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
 
     def _links_until_settled(self, message: StoredMessage) -> list["Link"]:
         links = self.telemetry.links([message.properties])
-        if links and len(self._unsettled) < _UNSETTLED_MAX:
+        if links:
+            if len(self._unsettled) >= _UNSETTLED_MAX:
+                del self._unsettled[next(iter(self._unsettled))]
             self._unsettled[message.queue, message.queue_offset] = links
         return links
 
