@@ -463,18 +463,12 @@ class _Opened:
             broker_name, broker_id = key
             known = self.routes.find_broker(broker_name)
             member = None if known is None else known.data.member(broker_id)
-            if known is None or member is None or connection.identity is None:
-                continue
-            if member.epoch <= connection.identity.epoch:
+            ours = connection.identity
+            if known is None or member is None or ours is None or member.epoch <= ours.epoch:
                 continue
             places = resolve_addresses(member.endpoints, nameserver_host=known.nameserver_host)
             if connection.address not in places:
-                logger.info(
-                    "member was replaced broker=%s broker_id=%s address=%s epoch=%s",
-                    *key,
-                    connection.address,
-                    member.epoch,
-                )
+                logger.info("member replaced broker=%s broker_id=%s epoch=%s", *key, member.epoch)
                 self.forget(broker_name, connection, broker_id)
 
     def forget(self, broker_name: str, connection: Connection, broker_id: int = MASTER_ID) -> None:
