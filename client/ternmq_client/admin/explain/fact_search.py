@@ -274,9 +274,9 @@ class _FactSearch:
         """
         await self._note_place(message_id)
         text = (
-            f"no broker knows message {message_id}: it was never stored, is deleted by retention, "
-            "belongs to a transaction of an unknown producer group that was not committed, or is "
-            "in a topic that you may not read"
+            f"no broker knows message {message_id}: it was never stored, is deleted by retention "
+            "or with its topic, belongs to a transaction of an unknown producer group that was not "
+            "committed, or is in a topic that you may not read"
         )
         known = "; ".join(self.gaps)
         raise refusal(ResponseCode.QUERY_NOT_FOUND, f"{text}; {known}" if known else text)

@@ -30,7 +30,7 @@ class GroupState(StrEnum):
         UNKNOWN: The facts prove nothing.
     """
 
-    UNSUBSCRIBED = "never subscribed"
+    UNSUBSCRIBED = "not subscribed"
     NOT_BEGUN = "not begun"
     WAITING = "waiting"
     EXPIRED = "expired"
@@ -75,7 +75,9 @@ def group_progress(facts: MessageFacts) -> list[GroupProgress]:
             copies = _copies(facts, name, record, is_only=len(deliveries) < 2)
             group = described.get(name, GroupDescription(name, (), ()))
             progress = _progress(facts, group, record, copies)
-            found.append(_with_traces(progress, facts))
+            # A trace names no record, and none that failed since.
+            since_ms = max((one.stored_at_ms for one in copies), default=0)
+            found.append(_with_traces(progress, facts, since_ms, is_only=len(deliveries) < 2))
     return found
 
 
@@ -122,6 +124,10 @@ def _progress(
         return GroupProgress(group.group, queue, GroupState.DEAD, lines)
     if copies:
         state, evidence = _retried(group, copies)
+        row = None if record is None else row_of(group, record)
+        if record and row and NEVER_CONSUMED != row.committed_offset <= record.queue_offset:
+            at = f"its offset in the queue is {row.committed_offset}"
+            evidence.append(f"{at}, the message is at {record.queue_offset}: it may come again")
         return GroupProgress(group.group, queue, state, tuple(evidence))
     if record is None:
         text = "neither a retry nor a dead letter of the group is left; its offset proves nothing"
@@ -183,6 +189,7 @@ def _read(
         state = GroupState.NOT_BEGUN
         evidence.append("the group has no offset in its queue")
         if any(one.is_broadcasting for one in group.members):
+            state = GroupState.UNKNOWN
             evidence.append("broadcasting members keep their offsets, which no broker knows")
     else:
         committed, at = row.committed_offset, record.queue_offset
@@ -196,6 +203,9 @@ def _read(
         if row.version:
             times = "once" if row.version == 1 else f"{row.version} times"
             evidence.append(f"the offset was reset {times}, which may have passed the message")
+        if facts.first_read.get((record.queue.broker_name, record.begin), -1) is None:
+            evidence.append("the queue does not have the message, so its offsets prove nothing")
+            return GroupState.UNKNOWN, evidence
     evidence += filters
     if matching is False:
         return GroupState.FILTERED, evidence
@@ -246,11 +256,14 @@ def _in_hand(facts: MessageFacts, group: GroupDescription, record: RecordFacts) 
             place = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)
             if place == record.queue and queue.commit_offset <= record.queue_offset:
                 is_read = queue.read_offset > record.queue_offset
-                text = "has it in hand" if is_read else "reads the queue, and has not come to it"
+                text = "has fetched it, and has it or one before it unfinished"
+                text = text if is_read else "reads the queue, and has not come to it"
                 yield f"member {member.client_id} at {member.address} {text}"
 
 
-def _with_traces(progress: GroupProgress, facts: MessageFacts) -> GroupProgress:
+def _with_traces(
+    progress: GroupProgress, facts: MessageFacts, since_ms: int, *, is_only: bool
+) -> GroupProgress:
     ends = [
         (client, one)
         for client, one in facts.traces
@@ -261,6 +274,7 @@ def _with_traces(progress: GroupProgress, facts: MessageFacts) -> GroupProgress:
     client, last = ends[-1]
     outcome = "finished" if last.is_success else "failed"
     text = f"trace: a listener at {client} {outcome} it, call {len(ends)} that is traced"
-    is_proven = last.is_success and progress.state is not GroupState.DEAD
+    is_proven = last.is_success and is_only and progress.state is not GroupState.DEAD
+    is_proven &= last.at_ms >= since_ms
     state = GroupState.CONSUMED if is_proven else progress.state
     return replace(progress, state=state, evidence=(*progress.evidence, text))

@@ -41,7 +41,7 @@ def test_each_queue_is_named_when_a_message_was_stored_twice(
     print_story(story_of(facts(record(), twin, groups=[group(committed=9)])), "table")
     text = capsys.readouterr().out
     assert "group G: done (orders@a:0)" in text
-    assert "group G: never subscribed (orders@a:1)" not in text
+    assert "group G: not subscribed (orders@a:1)" not in text
 
 
 def test_message_of_no_group_says_so(capsys: pytest.CaptureFixture[str]) -> None:

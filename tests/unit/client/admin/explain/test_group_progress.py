@@ -25,13 +25,27 @@ def told(given: MessageFacts) -> tuple[GroupState, str]:
     return progress.state, "\n".join(progress.evidence)
 
 
+def ended(is_success: bool) -> tuple[str, ConsumeEnded]:
+    """Return the trace of a listener's call that ended before the first retry."""
+    return "10.0.0.3:1", ConsumeEnded(
+        request_id="r",
+        message_id="KEY",
+        took_ms=1,
+        is_success=is_success,
+        keys=None,
+        code=0,
+        at_ms=1,
+        group="G",
+    )
+
+
 @pytest.mark.parametrize(
     ("described", "state", "text"),
     [
         (group(), GroupState.UNSUBSCRIBED, "no live member subscribes to orders"),
         (group(committed=-1), GroupState.UNSUBSCRIBED, "no offset is committed"),
         (group(wants=("*",)), GroupState.NOT_BEGUN, "no offset in its queue"),
-        (group(wants=("*",), is_broadcasting=True), GroupState.NOT_BEGUN, "no broker knows"),
+        (group(wants=("*",), is_broadcasting=True), GroupState.UNKNOWN, "no broker knows"),
         (group(committed=2, wants=("*",)), GroupState.WAITING, "3 messages are before it"),
         (group(committed=5), GroupState.WAITING, "its filter is not known"),
         (group(committed=2, least=6), GroupState.EXPIRED, "the queue begins at 6"),
@@ -99,7 +113,24 @@ def test_each_of_two_records_has_its_own_retries() -> None:
     assert MESSAGE.offset_message_id == ORIGIN
 
 
-@pytest.mark.parametrize(("read_offset", "text"), [(6, "has it in hand"), (5, "not come to it")])
+@pytest.mark.parametrize("committed", [2, 6])
+def test_offset_proves_nothing_of_a_message_that_its_queue_lacks(committed: int) -> None:
+    # Its topic was deleted and created again: another message is at its offset.
+    given = facts(MESSAGE, groups=[group(committed=committed)], first_read={("a", 1000): None})
+    state, evidence = told(given)
+    assert state is GroupState.UNKNOWN
+    assert "offsets prove nothing" in evidence
+
+
+def test_finished_retry_of_a_group_that_was_reset_since_may_come_again() -> None:
+    assert (
+        "may come again" in told(facts(MESSAGE, READY, groups=[group(committed=5, retried=2)]))[1]
+    )
+    after = told(facts(MESSAGE, READY, groups=[group(committed=6, retried=2)]))[1]
+    assert "again" not in after
+
+
+@pytest.mark.parametrize(("read_offset", "text"), [(6, "has fetched it"), (5, "not come to it")])
 def test_member_that_has_read_a_waiting_message_is_named(read_offset: int, text: str) -> None:
     queue = QueueState(
         topic="orders", broker_name="a", queue_id=0, commit_offset=2, read_offset=read_offset
@@ -116,20 +147,18 @@ def test_member_that_has_read_a_waiting_message_is_named(read_offset: int, text:
     ("is_success", "state"), [(True, GroupState.CONSUMED), (False, GroupState.WAITING)]
 )
 def test_traced_success_proves_consumption(is_success: bool, state: GroupState) -> None:
-    ended = ConsumeEnded(
-        request_id="r",
-        message_id="KEY",
-        took_ms=1,
-        is_success=is_success,
-        keys=None,
-        code=0,
-        at_ms=1,
-        group="G",
-    )
     described = group(committed=5, wants=("*",))
-    found, evidence = told(facts(MESSAGE, groups=[described], traces=[("10.0.0.3:1", ended)]))
+    found, evidence = told(facts(MESSAGE, groups=[described], traces=[ended(is_success)]))
     assert found is state
     assert "trace: a listener at 10.0.0.3:1" in evidence
+
+
+def test_traced_success_is_not_that_of_a_later_retry_or_of_one_of_two_records() -> None:
+    twin = record(offset=7, begin=5000, offset_message_id="0B" * 16)
+    traced = {"groups": [group(committed=5)], "traces": [ended(is_success=True)]}
+    assert told(facts(MESSAGE, WAITS, **traced))[0] is GroupState.RETRYING
+    states = [one.state for one in group_progress(facts(MESSAGE, twin, **traced))]
+    assert states == [GroupState.WAITING, GroupState.WAITING]
 
 
 def test_subscription_or_offset_makes_a_group_subscribed() -> None:
