@@ -6,12 +6,11 @@ text in the thread.
 
 import asyncio
 import concurrent.futures
+import contextlib
 import logging
-import os
 import socket
 import threading
 from collections.abc import AsyncGenerator, Coroutine
-from contextlib import asynccontextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
@@ -97,7 +96,10 @@ class MetricsPort:
         """
         from prometheus_client.exposition import choose_encoder
 
-        encode, media_type = choose_encoder(accept)
+        try:
+            encode, media_type = choose_encoder(accept)
+        except (TypeError, ValueError):  # a version that is none
+            encode, media_type = choose_encoder("")
         scraped = self._run(self._scrape(), _SCRAPE_WITHIN_S)
         text = metrics_text(scraped, is_openmetrics="openmetrics" in media_type)
         # The text of OpenMetrics ends with the line that `encode` writes.
@@ -121,9 +123,10 @@ class MetricsPort:
             try:
                 await self._process.collect(scrape)
                 scrape.add_histogram(LOOP_PAUSE, node, self.pause.counts.values())
-            finally:  # the next scrape begins without what this one added
-                scraped = list(self._table.end(node))
-            return scraped
+            except BaseException:  # cancelled, too, where it takes too long
+                self._table.drop()
+                raise
+            return list(self._table.end(node))
 
     def _run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
@@ -138,6 +141,20 @@ class _Requests(BaseHTTPRequestHandler):
     """One connection of the port, with one request."""
 
     timeout = _SOCKET_TIMEOUT_S
+
+    def handle(self) -> None:
+        """Answer the request. It must arrive within the time-out, which alone bounds each byte."""
+        late = threading.Timer(_SOCKET_TIMEOUT_S, self._end_reading)
+        late.daemon = True
+        late.start()
+        try:
+            super().handle()
+        finally:
+            late.cancel()
+
+    def _end_reading(self) -> None:
+        with contextlib.suppress(OSError):  # it is closed by now
+            self.connection.shutdown(socket.SHUT_RD)
 
     def do_GET(self) -> None:
         """Answer a request; HTTP/1.0 closes the connection behind it."""
@@ -200,7 +217,7 @@ class _HttpServer(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def metrics_port(
     config: MetricsConfig, process: ScrapedProcess
 ) -> AsyncGenerator[Address | None]:
@@ -226,7 +243,7 @@ async def metrics_port(
         try:
             server = _HttpServer(listen, port)
         except OSError as error:
-            reason = f"{listen}: {os.strerror(error.errno) if error.errno else error}"
+            reason = f"{listen}: {error.strerror or error}"
             raise CannotListen(f"metrics.port: cannot listen on {reason}") from error
         serving = threading.Thread(target=server.serve_forever, name="metrics-port", daemon=True)
         serving.start()

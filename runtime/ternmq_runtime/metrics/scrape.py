@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from operator import le
 from typing import Final
 
 from ternmq_runtime.metrics.families import (
@@ -71,7 +72,7 @@ class FamilySeries:
         is_gauge = self.family.kind is MetricKind.GAUGE
         before = None if is_gauge else self._was_hidden.get(values)
         self._hidden[values] = numbers
-        if before is not None and before[-1] <= numbers[-1]:  # else it began again from 0
+        if before is not None and all(map(le, before, numbers)):  # else it began again from 0
             numbers = [one - last for one, last in zip(numbers, before, strict=True)]
         key = tuple(
             OTHER if folds else value for value, folds in zip(values, self._folds, strict=True)
@@ -95,6 +96,12 @@ class FamilySeries:
         if self._series_max is not None:
             self._room = self._series_max - len(self._was_shown)
         return rows
+
+    def drop(self) -> None:
+        """End a scrape that failed, without rows. Series that it did not reach stay as they are."""
+        self._shown = self._was_shown | self._shown
+        self._hidden = self._was_hidden | self._hidden
+        self.end()
 
     def _text(self, values: LabelValues) -> str:
         pairs = zip(self._names, values, strict=True)
@@ -134,6 +141,11 @@ class SeriesTable:
         for each in self._families.values():
             if rows := each.end():
                 yield each.family, rows
+
+    def drop(self) -> None:
+        """End the present scrape, which failed: the next one begins without what it added."""
+        for each in self._families.values():
+            each.drop()
 
     def _of(self, family: MetricFamily) -> FamilySeries:
         found = self._families.get(family)

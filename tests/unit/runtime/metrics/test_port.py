@@ -151,6 +151,37 @@ def test_connections_above_the_limit_are_closed() -> None:
     asyncio.run(main())
 
 
+def test_request_that_arrives_byte_by_byte_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(port_module, "_SOCKET_TIMEOUT_S", 0.5)
+        async with opened(Process()) as address:
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            writer.write(b"GET /livez HTTP/1.1\r\n")
+            answer = asyncio.create_task(reader.read())
+            while not answer.done():
+                writer.write(b"x")
+                await asyncio.sleep(0.1)
+            writer.close()
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_accept_header_that_is_none_gets_the_usual_text() -> None:
+    async def main() -> None:
+        async with opened(Process()) as address:
+            status, text = await get(address, "/metrics", "application/openmetrics-text;version=z")
+            assert status == 200
+            assert not text.endswith("# EOF\n")
+
+    asyncio.run(main())
+
+
+def test_host_that_no_resolver_knows_is_named() -> None:
+    config = MetricsConfig(port=1, listen="no such host")
+    with pytest.raises(CannotListen, match=r"no such host:1: (?!Unknown error)"):
+        asyncio.run(open_port(config))
+
+
 def test_taken_port_and_missing_extra_name_the_setting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

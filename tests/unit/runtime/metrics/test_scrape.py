@@ -68,6 +68,10 @@ def test_counters_neither_fall_nor_lose_what_hidden_series_counted(
     for _ in range(12):
         for topic in random.sample("abcdefgh", 3):
             counts[topic] = counts.get(topic, 0) + random.randrange(5)
+        if random.random() < 0.3:  # a scrape fails midway
+            for topic in random.sample(sorted(counts), random.randint(0, len(counts))):
+                table.add(SENT, (*NODE, topic), counts[topic])
+            table.drop()
         if random.random() < 0.3:  # a topic is deleted
             del counts[random.choice(list(counts))]
         present = scraped(table, SENT, counts)
@@ -78,6 +82,27 @@ def test_counters_neither_fall_nor_lose_what_hidden_series_counted(
         assert present.get("other", 0) >= hidden
         assert all(present[topic] == counts[topic] for topic in shown)
         before = present
+
+
+def test_hidden_counter_counts_once_although_a_scrape_failed_before_it() -> None:
+    table = SeriesTable(1)
+    assert scraped(table, SENT, {"a": 1, "b": 5}) == {"a": 1, "other": 5}
+    table.add(SENT, (*NODE, "a"), 2)
+    table.drop()
+    assert scraped(table, SENT, {"b": 6, "a": 2}) == {"a": 2, "other": 6}
+
+
+def test_hidden_histogram_that_began_again_lets_no_bucket_fall() -> None:
+    table, falls = SeriesTable(1), []
+    for values in ([1, 1, 1], [90]):  # fewer values, and a higher sum
+        counts = HistogramCounts(SIZE.bounds)
+        for value in values:
+            counts.observe(value)
+        table.add_histogram(SIZE, (*NODE, "a"), HistogramCounts(SIZE.bounds).values())
+        table.add_histogram(SIZE, (*NODE, "b"), counts.values())
+        ((_, rows), *_) = table.end(NODE)
+        falls.append(rows[-1][1])
+    assert falls == [[3, 3, 3, 3], [3, 3, 4, 93]]
 
 
 @pytest.mark.parametrize("is_openmetrics", [False, True])
