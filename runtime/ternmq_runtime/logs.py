@@ -197,7 +197,8 @@ def _json_value(argument: object) -> object:
 
 
 def _extras(record: logging.LogRecord) -> Mapping[str, object]:
-    return {name: vars(record)[name] for name in vars(record).keys() - _STANDARD_ATTRIBUTES}
+    extras = vars(record).items()
+    return {name: _json_value(one) for name, one in extras if name not in _STANDARD_ATTRIBUTES}
 
 
 class RepeatLimit:

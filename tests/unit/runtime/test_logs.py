@@ -115,6 +115,13 @@ def test_lines_below_the_level_are_not_written() -> None:
     assert "written" in stream.getvalue()
 
 
+def test_extra_that_is_no_value_of_json_is_its_text() -> None:
+    stream = stream_with(LogFormat.JSON)
+    logger.info("measured", extra={"rate": float("nan"), "rows": {("a", 1): 2}, "cpu": 2})
+    written = members_of(stream)
+    assert (written["rate"], written["rows"], written["cpu"]) == ("nan", "{('a', 1): 2}", 2)
+
+
 def test_json_format_has_named_arguments_and_extras_as_members() -> None:
     stream = stream_with(LogFormat.JSON)
     logger.info(
