@@ -391,6 +391,7 @@ class _FactSearch:
         for one in letters[:_READ_MAX]:
             async with self.asking("redrives"):
                 key = redrive_key(DeadLetter(one, is_handled=False))
-                new = await self.admin.query_messages("", key, maximum=1, is_unique_key=True)
-                redriven[one.offset_message_id] = record_facts(new[-1])
+                # The oldest is the redrive; the others are its own retries.
+                first, *_ = await self.admin.query_messages("", key, is_unique_key=True)
+                redriven[one.offset_message_id] = record_facts(first)
         return handled, redriven

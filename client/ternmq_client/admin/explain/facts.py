@@ -83,6 +83,11 @@ class RecordFacts:
         )
 
     @property
+    def is_to_group(self) -> bool:
+        """True for a dead letter that was sent again to its group alone: a retry never failed."""
+        return self.topic.startswith(RETRY_PREFIX) and not self.reconsume_times
+
+    @property
     def target(self) -> str:
         """Topic that a waiting copy is delivered to; the record's own topic otherwise."""
         return self.properties.get(names.REAL_TOPIC, "") if self.is_waiting else self.topic

@@ -124,6 +124,8 @@ def _stored(facts: MessageFacts) -> Iterator[StoryEvent]:
             text = f"group {group} failed to consume it: retry {one.reconsume_times} stored{until}"
         elif one.is_waiting:
             text = f"stored for {one.target}{until}"
+        elif one.is_to_group:
+            text = f"dead letter of group {group} sent again to it alone: {place}"
         elif one.topic.startswith(RETRY_PREFIX):
             text = f"retry {one.reconsume_times} ready for group {group}: {place}"
         elif group:
@@ -139,7 +141,8 @@ def _stored(facts: MessageFacts) -> Iterator[StoryEvent]:
             text = f"stored in {place}"
         yield StoryEvent(one.stored_at_ms, text)
     for new in facts.redriven.values():
-        text = f"dead letter sent again to {new.origin_topic} as message {_key_of(new)}"
+        topic = new.topic if new.is_to_group else new.origin_topic
+        text = f"dead letter sent again to {topic} as message {_key_of(new)}"
         yield StoryEvent(new.stored_at_ms, text)
 
 
@@ -237,7 +240,8 @@ def _unknown(facts: MessageFacts, deliveries: Sequence[RecordFacts]) -> Iterator
     yield from facts.gaps
     rolled_back = any(one.state is not TransactionState.COMMITTED for one in facts.transactions)
     later = [one for one in facts.records if not one.is_waiting and not one.is_delivery]
-    if not deliveries and not rolled_back and (later or facts.traces):
+    was_in_topic = not deliveries and not any(one.is_to_group for one in facts.records)
+    if was_in_topic and not rolled_back and (later or facts.traces):
         yield (
             "the record that its topic had is gone, by retention or with its topic: its queue "
             "offset is not known, so no group's offset proves anything"

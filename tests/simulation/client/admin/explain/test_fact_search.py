@@ -166,7 +166,8 @@ def test_retried_message_is_done_with_its_failures_counted() -> None:
     run_in_virtual_time(main())
 
 
-def test_dead_letter_is_dead_until_it_is_sent_again() -> None:
+@pytest.mark.parametrize("to_group", [False, True])
+def test_dead_letter_is_dead_until_it_is_sent_again(to_group: bool) -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=["a"]) as cluster:
             (sent,) = await send(cluster, Message("orders", b"x"))
@@ -181,10 +182,20 @@ def test_dead_letter_is_dead_until_it_is_sent_again() -> None:
             assert has(group.evidence, "2 deliveries failed")
             assert has(group.evidence, "waits for a redrive")
             async with AdminClient(nameserver=NAMESERVER, env=cluster.environment("x")) as admin:
-                (new,) = await admin.redrive("G")
-            await asyncio.sleep(5)
-            (group,) = (await told(cluster, sent.message_id)).groups
-            assert has(group.evidence, "sent again", new.new_message_id)
+                (new,) = await admin.redrive("G", to_group=to_group)
+            await asyncio.sleep(1)
+            story = await told(cluster, sent.message_id)
+            assert has(story.groups[0].evidence, "sent again", new.new_message_id)
+            async with consuming(cluster, "G", fails=9, config=config) as got:
+                while len(got) < 2:
+                    await asyncio.sleep(1)
+            again = await told(cluster, sent.message_id)
+            assert again.events == story.events, "a retry of the new message is no redrive"
+            place = "%RETRY%G" if to_group else "orders"
+            assert has([one.text for one in again.events], f"sent again to {place} as")
+            new_story = await told(cluster, new.new_message_id)
+            assert states(new_story) == {"G": GroupState.DEAD}
+            assert not has(new_story.unknown, "is gone")
 
     run_in_virtual_time(main())
 
