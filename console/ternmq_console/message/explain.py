@@ -96,9 +96,9 @@ def print_story(story: MessageStory, output: str) -> None:
         print_line(f"group {one.group}: {one.state}{where}")
         for line in one.evidence:
             print_line(f"  {line}")
-    if not story.groups:
+    if not story.groups and story.topics:
         print_line()
-        print_line("no consumer group that you may see knows its topic")
+        print_line("no consumer group is found that knows its topic")
     _print_lines("not known", story.unknown)
 
 

@@ -12,7 +12,7 @@ from ternmq_client.admin.explain.facts import MessageFacts, RecordFacts, record_
 from ternmq_client.admin.explain.group_progress import is_subscribed, row_of
 from ternmq_client.admin.open_transactions import TransactionView
 from ternmq_client.admin.redrive import DeadLetter, redrive_key
-from ternmq_client.tracing.trace_records import TraceRecord
+from ternmq_client.tracing.trace_records import MessageSent, TraceRecord
 from ternmq_model import properties as names
 from ternmq_model.errors import (
     MessageNotFound,
@@ -110,7 +110,8 @@ async def find_facts(
         transactions = await search.transactions_of(key, {*producer_groups, *sent_by})
     if not records and not traces and not transactions:
         await search.refuse(message_id)
-    described = await search.groups_of(records, groups)
+    sent_to = {one.topic for _, one in traces if isinstance(one, MessageSent)}
+    described = await search.groups_of(records, groups, sent_to)
     handled, redriven = await search.letters_of(records)
     return MessageFacts(
         message_id=key,
@@ -302,10 +303,10 @@ class _FactSearch:
                 self.gaps[f"no log has come to offset {offset}: logs end at {ends}"] = None
 
     async def groups_of(
-        self, records: Sequence[RecordFacts], groups: Collection[str]
+        self, records: Sequence[RecordFacts], groups: Collection[str], sent_to: set[str]
     ) -> list[GroupDescription]:
         """Return the groups to tell about: the named ones, or all that know a topic of it."""
-        topics = {one.topic for one in records}
+        topics = sent_to.union(*((one.topic, one.origin_topic) for one in records))
         known = {name: GroupDescription(name, (), ()) for name in groups}
         async with self.asking("consumer groups"):
             wanted = [*groups] or [

@@ -130,7 +130,7 @@ def _progress(
             evidence.append(f"{at}, the message is at {record.queue_offset}: it may come again")
         return GroupProgress(group.group, queue, state, tuple(evidence))
     if record is None:
-        text = "neither a retry nor a dead letter of the group is left; its offset proves nothing"
+        text = "its topic does not have it, nor has the group a retry; so no offset proves anything"
         return GroupProgress(group.group, None, GroupState.UNKNOWN, (text,))
     if not is_subscribed(group, record.topic):
         text = f"no live member subscribes to {record.topic}, and no offset is committed in it"

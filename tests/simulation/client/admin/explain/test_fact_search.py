@@ -208,8 +208,10 @@ def test_delayed_message_waits_until_its_time(is_timed: bool) -> None:
             timed = Message("orders", b"x", deliver_at_ms=at_ms)
             delayed = Message("orders", b"x", delay_level=5)
             (sent,) = await send(cluster, timed if is_timed else delayed)
-            await asyncio.sleep(1)
-            story = await told(cluster, sent.message_id)
+            async with consuming(cluster, "G"):
+                await asyncio.sleep(10)
+                story = await told(cluster, sent.message_id)
+            assert states(story) == {"G": GroupState.UNKNOWN}, "a group that knows the topic"
             assert story.topics == ("orders",)
             assert has(story.storage, "waits for orders until")
             await asyncio.sleep(70)
