@@ -8,6 +8,7 @@ from ternmq_client.admin.descriptions import GroupDescription, UnreachableBroker
 from ternmq_client.admin.open_transactions import TransactionView
 from ternmq_client.tracing.trace_records import TraceRecord
 from ternmq_model import properties as names
+from ternmq_model.delay import level_delay_ms, wheel_code
 from ternmq_model.names import (
     CHECK_MAX_TOPIC,
     DEAD_LETTER_PREFIX,
@@ -121,6 +122,13 @@ def record_facts(message: StoredMessage) -> RecordFacts:
         transaction=header.prepared_offset if is_committed else None,
         properties=message.properties,
     )
+
+
+def due_ms(record: RecordFacts) -> int | None:
+    """Return the delivery time of a waiting copy, Unix milliseconds; None when it has none."""
+    if record.topic == SCHEDULE_TOPIC:
+        return record.stored_at_ms + level_delay_ms(record.queue.queue_id + 1)
+    return wheel_code(record.properties, record.stored_at_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ternmq_client.admin.descriptions import NEVER_CONSUMED, GroupDescription, QueueProgress
-from ternmq_client.admin.explain.facts import MessageFacts, RecordFacts
+from ternmq_client.admin.explain.facts import MessageFacts, RecordFacts, due_ms
 from ternmq_client.tracing.trace_records import ConsumeEnded
 from ternmq_model import properties as names
 from ternmq_model.errors import TernError
@@ -123,7 +123,7 @@ def _progress(
         lines = tuple(_letter_lines(facts, letters[-1]))
         return GroupProgress(group.group, queue, GroupState.DEAD, lines)
     if copies:
-        state, evidence = _retried(group, copies)
+        state, evidence = _retried(group, copies, facts.asked_at_ms)
         row = None if record is None else row_of(group, record)
         if record and row and NEVER_CONSUMED != row.committed_offset <= record.queue_offset:
             at = f"its offset in the queue is {row.committed_offset}"
@@ -156,13 +156,16 @@ def _letter_lines(facts: MessageFacts, letter: RecordFacts) -> Iterator[str]:
 
 
 def _retried(
-    group: GroupDescription, copies: Sequence[RecordFacts]
+    group: GroupDescription, copies: Sequence[RecordFacts], now_ms: int
 ) -> tuple[GroupState, list[str]]:
     last = copies[-1]
     number = last.reconsume_times
     failed = f"{number} {'delivery' if number == 1 else 'deliveries'} failed"
     if last.is_waiting:
-        return GroupState.RETRYING, [failed, f"retry {number} waits for its time"]
+        due = due_ms(last)
+        is_late = due is not None and due <= now_ms
+        text = "was due, and is not there" if is_late else "waits for its time"
+        return GroupState.RETRYING, [failed, f"retry {number} {text}"]
     row = row_of(group, last)
     if row is None or row.committed_offset == NEVER_CONSUMED:
         text = f"retry {number} is in {last.topic}, where the group has no offset"
@@ -199,7 +202,8 @@ def _read(
             evidence.append(f"the queue begins at {row.min_offset}: the message has expired")
             return GroupState.EXPIRED, evidence
         if state is GroupState.WAITING and at > committed:
-            evidence.append(f"{at - max(committed, row.min_offset)} messages are before it")
+            before = at - max(committed, row.min_offset)
+            evidence.append(f"{before} {'message is' if before == 1 else 'messages are'} before it")
         if row.version:
             times = "once" if row.version == 1 else f"{row.version} times"
             evidence.append(f"the offset was reset {times}, which may have passed the message")

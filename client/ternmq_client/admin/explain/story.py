@@ -7,13 +7,12 @@ done with it, not that a listener succeeded.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ternmq_client.admin.explain.facts import MessageFacts, RecordFacts
+from ternmq_client.admin.explain.facts import MessageFacts, RecordFacts, due_ms
 from ternmq_client.admin.explain.group_progress import GroupProgress, group_progress
 from ternmq_client.tracing.trace_records import ConsumeBegan, ConsumeEnded, MessageSent, TraceRecord
 from ternmq_model import properties as names
 from ternmq_model.clock import utc_text
-from ternmq_model.delay import level_delay_ms, wheel_code
-from ternmq_model.names import CHECK_MAX_TOPIC, DEAD_LETTER_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
+from ternmq_model.names import CHECK_MAX_TOPIC, DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ternmq_model.transaction import TransactionState
 
 
@@ -70,13 +69,6 @@ def story_of(facts: MessageFacts) -> MessageStory:
         tuple(group_progress(facts)),
         tuple(_unknown(facts, deliveries)),
     )
-
-
-def due_ms(record: RecordFacts) -> int | None:
-    """Return the delivery time of a waiting copy, Unix milliseconds; None when it has none."""
-    if record.topic == SCHEDULE_TOPIC:
-        return record.stored_at_ms + level_delay_ms(record.queue.queue_id + 1)
-    return wheel_code(record.properties, record.stored_at_ms)
 
 
 def delivery_of(waiting: RecordFacts, records: Iterable[RecordFacts]) -> RecordFacts | None:

@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from ternmq_client.admin.explain.facts import record_facts
+from ternmq_client.admin.explain.facts import due_ms, record_facts
 from ternmq_model.message_batch import decode_records
 from ternmq_model.names import CHECK_MAX_TOPIC, SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import encode_properties
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record.format import FLAG_COMMIT, encode_record
-from tests.support.messages_told import letter, record, retry
+from tests.support.messages_told import NOW_MS, letter, record, retry
 from tests.support.records import BORN_HOST, STORE_HOST
 
 
@@ -51,3 +51,9 @@ def test_records_are_told_apart_by_their_topics() -> None:
     assert not retry(1, is_waiting=False, begin=0).is_delivery
     assert (letter().is_delivery, letter().origin_topic) == (False, "orders")
     assert not record(CHECK_MAX_TOPIC).is_delivery
+
+
+def test_timed_message_has_the_time_of_its_timer() -> None:
+    timer = record(WHEEL_TOPIC, properties={"REAL_TOPIC": "orders", "TIMER_OUT_MS": str(NOW_MS)})
+    assert due_ms(timer) == NOW_MS
+    assert due_ms(record(WHEEL_TOPIC, properties={"REAL_TOPIC": "orders"})) is None

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from ternmq_client.admin.descriptions import GroupDescription
@@ -47,6 +49,7 @@ def ended(is_success: bool) -> tuple[str, ConsumeEnded]:
         (group(wants=("*",)), GroupState.NOT_BEGUN, "no offset in its queue"),
         (group(wants=("*",), is_broadcasting=True), GroupState.UNKNOWN, "no broker knows"),
         (group(committed=2, wants=("*",)), GroupState.WAITING, "3 messages are before it"),
+        (group(committed=4), GroupState.WAITING, "1 message is before it"),
         (group(committed=5), GroupState.WAITING, "its filter is not known"),
         (group(committed=2, least=6), GroupState.EXPIRED, "the queue begins at 6"),
         (group(committed=6, least=6), GroupState.DONE, "is 6, the message is at 5"),
@@ -86,6 +89,14 @@ def test_group_that_failed_is_judged_by_its_retries_and_dead_letters(
     found = {one.group: one for one in group_progress(facts(MESSAGE, *records, groups=[described]))}
     assert found["G"].state is state
     assert text in "\n".join(found["G"].evidence)
+
+
+def test_retry_that_is_late_does_not_wait() -> None:
+    waits = facts(MESSAGE, WAITS)
+    late = replace(waits, asked_at_ms=waits.asked_at_ms + 60_000)
+    state, evidence = told(late)
+    assert state is GroupState.RETRYING
+    assert "retry 1 was due, and is not there" in evidence
 
 
 def test_dead_letter_is_sent_again_handled_or_waits() -> None:
