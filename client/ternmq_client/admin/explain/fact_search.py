@@ -307,14 +307,18 @@ class _FactSearch:
     ) -> list[GroupDescription]:
         """Return the groups to tell about: the named ones, or all that know a topic of it."""
         topics = sent_to.union(*((one.topic, one.origin_topic) for one in records))
-        known = {name: GroupDescription(name, (), ()) for name in groups}
-        async with self.asking("consumer groups"):
-            wanted = [*groups] or [
-                one for one in await self.admin.groups() if not is_system_group(one)
-            ]
-            found = await self.admin.describe_groups(wanted)
-            self.unreachable |= dict.fromkeys(found.unreachable)
-            known |= {one.group: one for one in found}
+        known: dict[str, GroupDescription] = {}
+        every: list[str] = []
+        if not groups:
+            async with self.asking("consumer groups"):
+                every += [one for one in await self.admin.groups() if not is_system_group(one)]
+        # One by one, so that the refusal of one hides no other.
+        for asked in [[one] for one in groups] or [every]:
+            async with self.asking(f"consumer group {asked[0]}" if groups else "consumer groups"):
+                found = await self.admin.describe_groups(asked)
+                self.unreachable |= dict.fromkeys(found.unreachable)
+                known |= {name: GroupDescription(name, (), ()) for name in asked if groups}
+                known |= {one.group: one for one in found}
         return [
             known[name]
             for name in sorted(known)

@@ -156,7 +156,8 @@ class MessageFacts:
     """Status of the masters' replication by broker name."""
 
     groups: Sequence[GroupDescription] = ()
-    """Consumer groups, sorted by name."""
+    """Consumer groups, sorted by name; without members and offsets where no broker knows it, and
+    absent where the question failed."""
 
     only: Collection[str] = ()
     """Groups to tell about; empty = all that are known."""

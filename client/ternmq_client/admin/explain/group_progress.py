@@ -75,6 +75,10 @@ def group_progress(facts: MessageFacts) -> list[GroupProgress]:
             copies = _copies(facts, name, record, is_only=len(deliveries) < 2)
             group = described.get(name, GroupDescription(name, (), ()))
             progress = _progress(facts, group, record, copies)
+            is_proven = progress.state is GroupState.DEAD or (copies and copies[-1].is_waiting)
+            if name not in described and not is_proven:
+                lines = ("no broker describes the group: its members and offsets are not known",)
+                progress = replace(progress, state=GroupState.UNKNOWN, evidence=lines)
             # A trace names no record, and none that failed since.
             since_ms = max((one.stored_at_ms for one in copies), default=0)
             found.append(_with_traces(progress, facts, since_ms, is_only=len(deliveries) < 2))

@@ -1,6 +1,6 @@
 """Series of scrapes up to a limit, and their text as both parsers of Prometheus read it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 
 import pytest
@@ -93,7 +93,7 @@ def test_hidden_counter_counts_once_although_a_scrape_failed_before_it() -> None
 
 
 def test_hidden_histogram_that_began_again_lets_no_bucket_fall() -> None:
-    table, falls = SeriesTable(1), []
+    table, others = SeriesTable(1), list[Sequence[float]]()
     for values in ([1, 1, 1], [90]):  # fewer values, and a higher sum
         counts = HistogramCounts(SIZE.bounds)
         for value in values:
@@ -101,8 +101,8 @@ def test_hidden_histogram_that_began_again_lets_no_bucket_fall() -> None:
         table.add_histogram(SIZE, (*NODE, "a"), HistogramCounts(SIZE.bounds).values())
         table.add_histogram(SIZE, (*NODE, "b"), counts.values())
         ((_, rows), *_) = table.end(NODE)
-        falls.append(rows[-1][1])
-    assert falls == [[3, 3, 3, 3], [3, 3, 4, 93]]
+        others.append(rows[-1][1])
+    assert others == [[3, 3, 3, 3], [3, 3, 4, 93]]
 
 
 @pytest.mark.parametrize("is_openmetrics", [False, True])

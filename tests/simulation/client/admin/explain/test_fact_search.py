@@ -146,6 +146,13 @@ def test_message_is_done_for_one_group_and_waits_for_another_or_is_filtered() ->
             }
             (few,) = [one for one in story.groups if one.group == "few"]
             assert has(few.evidence, "SQL92 'n > 5' excludes it")
+            named = await told(cluster, sent.message_id, groups=["done", "nobody", "a refused one"])
+            assert states(named) == {
+                "a refused one": GroupState.UNKNOWN,
+                "done": GroupState.DONE,
+                "nobody": GroupState.UNSUBSCRIBED,
+            }
+            assert has(named.unknown, "consumer group a refused one: ")
 
     run_in_virtual_time(main())
 

@@ -91,6 +91,14 @@ def test_group_that_failed_is_judged_by_its_retries_and_dead_letters(
     assert text in "\n".join(found["G"].evidence)
 
 
+@pytest.mark.parametrize("copies", [(), (WAITS, READY)])
+def test_group_that_no_broker_describes_is_unknown(copies: tuple[RecordFacts, ...]) -> None:
+    state, evidence = told(facts(MESSAGE, *copies, only=["G"]))
+    assert state is GroupState.UNKNOWN
+    assert "no broker describes" in evidence
+    assert told(facts(MESSAGE, WAITS))[0] is GroupState.RETRYING
+
+
 def test_retry_that_is_late_does_not_wait() -> None:
     waits = facts(MESSAGE, WAITS)
     late = replace(waits, asked_at_ms=waits.asked_at_ms + 60_000)
