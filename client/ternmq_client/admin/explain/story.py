@@ -238,8 +238,9 @@ def _unknown(facts: MessageFacts, deliveries: Sequence[RecordFacts]) -> Iterator
             "the record that its topic had is gone, by retention or with its topic: its queue "
             "offset is not known, so no group's offset proves anything"
         )
-    if not facts.traces and deliveries:
-        yield "without a trace, the clients that got it, and when, are not known"
+    was_traced = any(isinstance(one, ConsumeBegan | ConsumeEnded) for _, one in facts.traces)
+    if deliveries and not was_traced:
+        yield "without a trace of them, the clients that got it, and when, are not known"
     for one in deliveries:
         if names.CORRELATION_ID in one.properties:
             yield "a reply has an id of its own, and goes past the log to its client by default"

@@ -195,7 +195,8 @@ def test_traces_are_events_with_their_clients() -> None:
             is_from_check=False,
         ),
     ]
-    story = story_of(facts(traces=[("10.0.0.9:1", one) for one in records]))
+    traces = [("10.0.0.9:1", one) for one in records]
+    story = story_of(facts(traces=traces))
     assert story.topics == ("orders",)
     assert [one.text for one in story.events] == [
         "trace: sent to orders by producer group P at 10.0.0.9:1, confirmed",
@@ -203,6 +204,9 @@ def test_traces_are_events_with_their_clients() -> None:
         "trace: given to a listener of group G at 10.0.0.9:1; no end is traced",
         "trace: failed by a listener of group G at 10.0.0.9:1",
     ]
+    without = "without a trace of them"
+    assert without not in text_of(story_of(facts(MESSAGE, traces=traces)).unknown)
+    assert without in text_of(story_of(facts(MESSAGE, traces=traces[:1])).unknown)
 
 
 def test_redrive_is_an_event_with_the_new_id() -> None:
