@@ -1,20 +1,29 @@
-"""Measure the cost of TLS and of permissions: the same loads with and without, in one run.
+"""Measure what options cost: the same loads with and without each of them, in one run.
 
-    python benchmarks/security.py --rounds 5
+    python benchmarks/costs.py --side metrics --rounds 5
 
-All sides run `ternmq dev` and one client process on this machine. With TLS both show certificates;
-with users the client shows a token, and each of its calls is checked. The order of the sides
-changes with each round.
+All sides run `ternmq dev` and one client process on this machine. The order of the sides changes
+with each round. The sides beside plain:
+
+    TLS         both show certificates
+    users       the client shows a token, and each of its calls is checked
+    metrics     the metrics port is open, and read each 5 s
+    telemetry   the producer records OpenTelemetry's metrics; exports are encoded and dropped
+    traces      the producer traces 1 % of its messages, so too
 """
 
 import argparse
 import asyncio
+import contextlib
 import os
 import secrets
 import statistics
 import tempfile
+import threading
+import urllib.request
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -45,8 +54,14 @@ from ternmq_security.tokens import new_token
 
 SENDING: Final = ("alone", "awaiting-64", "pipelined", "send-many")
 CONSUMING: Final = ("push", "pull")
-TARGETS: Final = {"TLS": 0.7, "users": 0.98}
+TARGETS: Final = {"TLS": 0.7, "users": 0.98, "metrics": 0.98, "telemetry": 0.98, "traces": 0.95}
 """Least part of the speed that is left by side."""
+
+OF_PRODUCERS: Final = {"telemetry": "metrics", "traces": "traces"}
+"""Sides of which only sends are measured, and what the load of the producer calls them."""
+
+METRICS_PORT: Final = 19_558
+SCRAPED_EACH_S: Final = 5.0
 
 TIMES: Final = ("alone.p50", "alone.p99")
 """Figures of which less is better."""
@@ -93,26 +108,57 @@ async def put_users(nameserver: str, table: AccessTable) -> None:
     await asyncio.sleep(1)  # until the broker has them
 
 
+@contextlib.contextmanager
+def scraped() -> Generator[None]:
+    """Read the metrics port each 5 s while the block runs, as Prometheus does."""
+    over = threading.Event()
+
+    def scrape() -> None:
+        while not over.wait(SCRAPED_EACH_S):
+            with urllib.request.urlopen(f"http://127.0.0.1:{METRICS_PORT}/metrics") as answer:
+                answer.read()
+
+    reader = threading.Thread(target=scrape)
+    reader.start()
+    try:
+        yield
+    finally:
+        over.set()
+        reader.join()
+
+
 def measure(
-    folder: Path, settings: Sequence[str], table: AccessTable | None, scale: float
+    folder: Path, side: str, settings: Sequence[str], table: AccessTable, scale: float
 ) -> Mapping[str, float]:
-    """Return the figures of one cluster and its clients."""
-    with dev(folder, "async", settings) as service:
-        if table is not None:
+    """Return the figures of one cluster and its clients.
+
+    Args:
+        folder: Folder of the data.
+        side: Side; `plain` = none of the options.
+        settings: Settings of the services with TLS.
+        table: Table with the user of the client.
+        scale: Factor on the numbers.
+    """
+    own = {"TLS": settings, "metrics": (f"metrics.port={METRICS_PORT}",)}.get(side, ())
+    with dev(folder, "async", own) as service, scraped() if side == "metrics" else nullcontext():
+        if side == "users":
             asyncio.run(put_users(service.nameserver, table))
         nameserver = ("--nameserver", service.nameserver)
         wanted = [f"--only={name}" for name in SENDING]
+        if side in OF_PRODUCERS:
+            wanted += ["--telemetry", OF_PRODUCERS[side]]
         found = dict(load("load_producer.py", *nameserver, *wanted, f"--scale={scale}"))
-        load("load_producer.py", *nameserver, "--only=fill", f"--scale={scale}")
-        for name in CONSUMING:
-            count = str(scaled(BACKLOG, scale))
-            found |= load("load_consumer.py", name, *nameserver, "--count", count)
+        if side not in OF_PRODUCERS:
+            load("load_producer.py", *nameserver, "--only=fill", f"--scale={scale}")
+            for name in CONSUMING:
+                count = str(scaled(BACKLOG, scale))
+                found |= load("load_consumer.py", name, *nameserver, "--count", count)
     return found
 
 
 def main() -> None:
     """Measure, and print a table."""
-    parser = argparse.ArgumentParser(description="the cost of TLS and of permissions")
+    parser = argparse.ArgumentParser(description="what options cost")
     parser.add_argument("--rounds", type=int, default=5, help="print medians of so many rounds")
     parser.add_argument("--scale", type=float, default=0.5, help="factor on the numbers")
     parser.add_argument("--data", type=Path, default=Path(), help="a folder on the disk to use")
@@ -130,9 +176,7 @@ def main() -> None:
                 os.environ.pop(CREDENTIALS_VARIABLE, None)
                 if side in files:
                     os.environ[CREDENTIALS_VARIABLE] = str(files[side])
-                own = settings if side == "TLS" else ()
-                known = table if side == "users" else None
-                rounds[side].append(measure(folder, own, known, options.scale))
+                rounds[side].append(measure(folder, side, settings, table, options.scale))
     print(f"rounds   {options.rounds}, medians\n")
     print(markdown(list(rows(rounds))))
 
@@ -143,9 +187,15 @@ def rows(rounds: Mapping[str, Sequence[Mapping[str, float]]]) -> Sequence[Sequen
     heads = [text for side in sides for text in (side, "part of the speed")]
     table = [["1 KiB messages, asynchronous flush", "plain", *heads]]
     for figure in rounds["plain"][0]:
-        found = {side: [each[figure] for each in measured] for side, measured in rounds.items()}
+        found = {
+            side: [each[figure] for each in measured if figure in each]
+            for side, measured in rounds.items()
+        }
         row = [figure, f"{statistics.median(found['plain']):,.2f}"]
         for side in sides:
+            if figure not in rounds[side][0]:
+                row += ["", ""]
+                continue
             pairs = list(zip(found["plain"], found[side], strict=True))
             parts = [one / two if figure in TIMES else two / one for one, two in pairs]
             part = statistics.median(parts)
