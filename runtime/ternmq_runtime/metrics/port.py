@@ -120,13 +120,17 @@ class MetricsPort:
     async def _scrape(self) -> list[ScrapedFamily]:
         async with self._scraping:
             scrape, node = Scrape(self._table), self._process.node
+            scraped: list[ScrapedFamily] = []
             try:
                 await self._process.collect(scrape)
                 scrape.add_histogram(LOOP_PAUSE, node, self.pause.counts.values())
+                for family in self._table.end(node):
+                    scraped.append(family)
+                    await scrape.rest()
             except BaseException:  # cancelled, too, where it takes too long
                 self._table.drop()
                 raise
-            return list(self._table.end(node))
+            return scraped
 
     def _run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)

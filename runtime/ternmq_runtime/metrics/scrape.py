@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from operator import le
-from typing import Final
+from typing import Final, cast
 
 from ternmq_runtime.metrics.families import (
     FOLDED_LABELS,
@@ -24,7 +24,7 @@ HIDDEN_SERIES: Final = MetricFamily(
 
 LabelValues = tuple[str, ...]
 Numbers = Sequence[float]
-"""The value of a counter or gauge, or those of `HistogramCounts.values`."""
+"""Values of `HistogramCounts.values`; of another series, its only value."""
 
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
@@ -43,7 +43,9 @@ class FamilySeries:
         self._room = series_max if any(self._folds) else None
         """Series that may still be shown; None = there is no limit."""
         self._series_max = self._room
-        self._rows: list[tuple[str, Numbers]] = []
+        # Two lists and no pairs, of which thousands would start a collection of garbage.
+        self._texts: list[str] = []
+        self._values: list[Numbers | float] = []
         self._shown: dict[LabelValues, str] = {}
         self._was_shown: dict[LabelValues, str] = {}
         self._hidden: dict[LabelValues, Numbers] = {}
@@ -55,18 +57,19 @@ class FamilySeries:
         """Number of hidden series in the present scrape."""
         return len(self._hidden)
 
-    def add(self, values: LabelValues, numbers: Numbers) -> None:
-        """Add a series to the present scrape."""
-        text = self._was_shown.get(values)
+    def add(self, values: LabelValues, value: Numbers | float) -> None:
+        """Add a series to the present scrape, once."""
+        text = self._was_shown.pop(values, None)
         if text is None:
             if self._room == 0 or values in self._was_hidden:
-                self._fold(values, numbers)
+                self._fold(values, value if isinstance(value, Sequence) else (value,))
                 return
             if self._room is not None:
                 self._room -= 1
             text = self._text(values)
         self._shown[values] = text
-        self._rows.append((text, numbers))
+        self._texts.append(text)
+        self._values.append(value)
 
     def _fold(self, values: LabelValues, numbers: Numbers) -> None:
         is_gauge = self.family.kind is MetricKind.GAUGE
@@ -85,17 +88,21 @@ class FamilySeries:
         else:
             self._others[key] = [one + more for one, more in zip(present, numbers, strict=True)]
 
-    def end(self) -> list[tuple[str, Numbers]]:
-        """Return the labels as text and the numbers of all series, and begin the next scrape."""
-        rows, self._rows = self._rows, []
-        rows += [(self._text(values), numbers) for values, numbers in self._others.items()]
+    def end(self) -> tuple[Sequence[str], Sequence[Numbers | float]]:
+        """Return the labels as text and the values of all series, and begin the next scrape."""
+        texts, self._texts = self._texts, []
+        found, self._values = self._values, []
+        is_histogram = self.family.kind is MetricKind.HISTOGRAM
+        for values, numbers in self._others.items():
+            texts.append(self._text(values))
+            found.append(numbers if is_histogram else numbers[0])
         if self.family.kind is MetricKind.GAUGE:
             self._others.clear()
         self._was_shown, self._shown = self._shown, {}
         self._was_hidden, self._hidden = self._hidden, {}
         if self._series_max is not None:
             self._room = self._series_max - len(self._was_shown)
-        return rows
+        return texts, found
 
     def drop(self) -> None:
         """End a scrape that failed, without rows. Series that it did not reach stay as they are."""
@@ -127,7 +134,7 @@ class SeriesTable:
             values: Values of `NODE_LABELS` and of the family's labels, in this order.
             value: Value.
         """
-        self._of(family).add(values, (value,))
+        self._of(family).add(values, value)
 
     def add_histogram(self, family: MetricFamily, values: LabelValues, numbers: Numbers) -> None:
         """Add a histogram to the present scrape, with the numbers of `HistogramCounts.values`."""
@@ -139,8 +146,9 @@ class SeriesTable:
             if each.hidden:
                 self.add(HIDDEN_SERIES, (*node, each.family.name), each.hidden)
         for each in self._families.values():
-            if rows := each.end():
-                yield each.family, rows
+            texts, values = each.end()
+            if texts:
+                yield each.family, texts, values
 
     def drop(self) -> None:
         """End the present scrape, which failed: the next one begins without what it added."""
@@ -154,22 +162,23 @@ class SeriesTable:
         return found
 
 
-ScrapedFamily = tuple[MetricFamily, Sequence[tuple[str, Numbers]]]
-"""A family with the labels and numbers of its series."""
+ScrapedFamily = tuple[MetricFamily, Sequence[str], Sequence[Numbers | float]]
+"""A family with the labels and the values of its series."""
 
 
 def metrics_text(scraped: Iterable[ScrapedFamily], *, is_openmetrics: bool) -> str:
     """Return a scrape in the text format of Prometheus, or in OpenMetrics without its end."""
     lines: list[str] = []
-    for family, rows in scraped:
+    for family, texts, values in scraped:
         sample = f"{family.name}_total" if family.kind is MetricKind.COUNTER else family.name
         name = family.name if is_openmetrics else sample
         lines.append(f"# HELP {name} {family.help}\n# TYPE {name} {family.kind}\n")
         if family.kind is not MetricKind.HISTOGRAM:
-            lines += [f"{sample}{{{labels}}} {number(one)}\n" for labels, (one,) in rows]
+            rows = zip(texts, cast("Sequence[float]", values), strict=True)
+            lines += [f"{sample}{{{labels}}} {number(value)}\n" for labels, value in rows]
             continue
         borders = [f'le="{float(bound)}"' for bound in family.bounds] + ['le="+Inf"']
-        for labels, numbers in rows:
+        for labels, numbers in zip(texts, cast("Sequence[Numbers]", values), strict=True):
             *counts, total = numbers
             lines += [
                 f"{name}_bucket{{{labels},{border}}} {count}\n"
