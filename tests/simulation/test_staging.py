@@ -386,7 +386,7 @@ def test_errors_of_several_brokers_are_raised_as_one(
                 await producer.end(staged, ROLLBACK, timeout_s=2)
             assert (failed.value.failures, failed.value.not_open) == (40, 0)
 
-            async def crash(*_: object) -> None:
+            async def crash(*_: object, **__: object) -> None:
                 raise ZeroDivisionError
 
             monkeypatch.setattr("ternmq_producer.staging.staged_call.StagedCall._ask", crash)
