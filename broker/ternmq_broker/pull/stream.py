@@ -6,6 +6,7 @@ the row and is held like a waiting pull.
 """
 
 import asyncio
+import sys
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
@@ -289,7 +290,12 @@ class PullingStream:
             if (handle.follows_group or not is_checked) and not self._check(handle, reply):
                 continue
             request = self._request(handle, free_bytes)
-            result = self.reader.store.reads.plan_read(request)
+            room = free_bytes if free_bytes < REPLY_BYTES_MAX else sys.maxsize
+            result = self.reader.store.reads.plan_read_within(request, room=room)
+            if result is None:
+                # A record longer than the free bytes of this reply begins the next one.
+                self._first_next(handle)
+                break
             if isinstance(result, ColdRead):
                 self._has_asked = request.record_filter is not None
                 if not reply:
@@ -297,13 +303,8 @@ class PullingStream:
                 self.reader.store.reads.release(result)
                 self._first_next(handle)
                 break
-            read_bytes = result.record_bytes
-            if read_bytes > free_bytes < REPLY_BYTES_MAX:
-                # A record longer than the free bytes of this reply begins the next one.
-                self._first_next(handle)
-                break
             has_read, self._has_asked = True, request.record_filter is not None
-            free_bytes -= read_bytes
+            free_bytes -= result.record_bytes
             code = self._apply(handle, request, result, reply)
             if code is ResponseCode.PULL_RETRY_IMMEDIATELY or request.record_filter:
                 break

@@ -5,6 +5,7 @@ Messages in memory are read from the map, at once. The others are read in anothe
 """
 
 import logging
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -204,6 +205,15 @@ class StoreReads:
 
         Source: RocketMQ `DefaultMessageStore.getMessage`.
         """
+        plan = self.plan_read_within(request, room=sys.maxsize)
+        assert plan is not None, "no messages are that long"
+        return plan
+
+    def plan_read_within(self, request: ReadRequest, *, room: int) -> ReadResult | ColdRead | None:
+        """Return the plan of `plan_read`; None for messages in memory of more than `room` bytes.
+
+        No statistics count those: their reader comes again.
+        """
         begun_at = self._clock.monotonic_ms()
         queue = self._queues.find(request.topic, request.queue_id)
         result = self._without_reading(request, queue)
@@ -216,6 +226,8 @@ class StoreReads:
                 result = result or self._read_map(request, queue, units_end, border=border)
             if result is None:
                 return self._plan_cold(request, queue, begun_at)
+        if result.record_bytes > room:
+            return None
         self._count(request, result, begun_at, from_disk=False)
         return result
 

@@ -1,5 +1,6 @@
 """Counts of messages in and out, as a scrape shows them."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -64,5 +65,26 @@ def test_traffic_is_counted_by_topic_and_group_until_its_topic_is_deleted() -> N
             await client.call(service_methods.DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
             shown = await scraped(broker)
             assert not [each for each in shown.samples if each.labels.get("topic") == "A"]
+
+    run_in_virtual_time(main())
+
+
+def test_message_without_room_in_a_reply_counts_once() -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around, around.broker() as broker:
+            client = await around.connect(broker)
+            await client.put_topic("A", 3)
+            sender, puller = await client.open_sender(), await client.open_puller("G")
+            for queue_id in range(3):
+                await sender.send(sender.record("A", bytes(600_000), queue_id=queue_id))
+                await puller.subscribe(queue_id, "A", queue_id=queue_id, credit_messages=0)
+            await asyncio.sleep(1)
+            for queue_id in range(3):
+                await puller.credit(queue_id, count=1)
+            got = 0
+            while got < 3:
+                got += sum(bool(pulled.records) for pulled in await puller.read())
+            shown = await scraped(broker)
+            assert shown.sum("rocketmq_messages_out_total", topic="A") == 3
 
     run_in_virtual_time(main())

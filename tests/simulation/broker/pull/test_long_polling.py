@@ -24,14 +24,14 @@ async def fill(client: Client, tag: str, body: bytes = b"body") -> None:
 def reads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Count the reads of queues."""
     count = 0
-    plan_read = StoreReads.plan_read
+    plan = StoreReads.plan_read_within
 
     def counted(*args: Any, **fields: Any) -> Any:
         nonlocal count
         count += 1
-        return plan_read(*args, **fields)
+        return plan(*args, **fields)
 
-    monkeypatch.setattr(StoreReads, "plan_read", counted)
+    monkeypatch.setattr(StoreReads, "plan_read_within", counted)
     return lambda: count
 
 
