@@ -17,6 +17,7 @@ URL: Final = "https://wiki/ternmq"
 NODE: Final = {"cluster": "c", "node_type": "broker", "node_id": "broker-a"}
 BROKER: Final = NODE | {"instance": "a:9464", "job": "ternmq"}
 SLAVE: Final = NODE | {"instance": "a-slave:9464", "job": "ternmq"}
+OTHER: Final = BROKER | {"node_id": "broker-b", "instance": "b:9464"}
 NAMES: Final = {"node_type": "nameserver", "node_id": "ns:9876", "instance": "ns:1"}
 PROCESS: Final = '{instance="a:9464",job="ternmq",node_id="broker-a",node_type="broker"}'
 ORDERS: Final = {"consumer_group": "shop", "topic": "orders"}
@@ -118,6 +119,9 @@ CASES: Final = [
             series(LAG, "900x20", BROKER | ORDERS | {"consumer_group": "CID_RMQ_SYS_TRANS"}),
             series(LAG, "1x20", BROKER | ORDERS | {"queue_id": "1"}),
             series(LAG, "310+60x9 0x9", SLAVE | ORDERS | {"queue_id": "0"}),
+            series(LAG, "900x20", SLAVE | ORDERS | {"topic": "cut-off"}),
+            series("ternmq_broker_is_master", "1x20", BROKER),
+            series("ternmq_broker_is_master", "0x20", SLAVE),
         ],
         quiet_min=4,
         labels={"cluster": "c"} | ORDERS,
@@ -125,12 +129,15 @@ CASES: Final = [
         description="The oldest waiting message is 10m 10s old.",
         over_min=10,
     ),
-    Case(  # the first dead letter of a group, beside those of a time before any scrape
+    Case(  # the first of a group at a broker, beside those of a time before any scrape
         "TernMQDeadLetters",
         [
             series("ternmq_build_info", "1x30", BROKER | {"version": "1"}),
             series(DEAD, "_x14 3x30", BROKER | ORDERS),
             series(DEAD, "7x44", BROKER | ORDERS | {"topic": "old"}),
+            series(DEAD, "5x2 _x20 5x20", OTHER | ORDERS),
+            series("ternmq_build_info", "1x2 _x20 1x20", OTHER | {"version": "1"}),
+            series(DEAD, "5x2 _x20 5x20", OTHER | ORDERS | {"topic": "not-scraped"}),
         ],
         quiet_min=14,
         labels={"cluster": "c"} | ORDERS,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_console.generate.board_queries import NO_SYSTEM_GROUP, most
+from ternmq_console.generate.board_queries import NO_SYSTEM_GROUP, longest_lag
 from ternmq_model.arguments import check_range
 from ternmq_model.printable_text import printable_json
 
@@ -118,12 +118,11 @@ def _outages(job: str) -> list[AlertRule]:
 def _consumption(thresholds: AlertThresholds) -> list[AlertRule]:
     dead = "rocketmq_send_to_dlq_messages_total"
     by = "cluster, consumer_group, topic"
-    total = f"sum by ({by})"
     checks = "increase(ternmq_transaction_checks_total[10m])"
     return [
         AlertRule(
             name="TernMQConsumerLag",
-            value=most("ternmq_consumer_queue_lag_seconds", NO_SYSTEM_GROUP, by),
+            value=longest_lag(NO_SYSTEM_GROUP, by),
             condition=f"> {thresholds.lag_s:g}",
             hold="5m",
             severity="critical",
@@ -132,11 +131,10 @@ def _consumption(thresholds: AlertThresholds) -> list[AlertRule]:
         ),
         AlertRule(
             name="TernMQDeadLetters",
-            # The first dead letter makes the series, which has no increase then. A cluster that was
+            # The first dead letter makes the series, which has no increase then. A broker that was
             # not scraped ten minutes ago is another reason for a new series.
-            value=f"({total} (increase({dead}[10m])) > 0"
-            f" or ({total} ({dead}) unless {total} ({dead} offset 10m))"
-            " and on (cluster) count by (cluster) (ternmq_build_info offset 10m))",
+            value=f"sum by ({by}) (increase({dead}[10m]) > 0 or ({dead} unless {dead} offset 10m)"
+            " and on (job, instance) ternmq_build_info offset 10m)",
             condition="> 0",
             hold="1m",
             severity="warning",

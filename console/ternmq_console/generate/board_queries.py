@@ -42,6 +42,19 @@ def most(gauge: str, where: str, by: str) -> str:
     return f"max by ({by}) ({gauge}{{{where}}})"
 
 
+def longest_lag(where: str, by: str) -> str:
+    """Return the largest lag of a queue in seconds, as masters show it.
+
+    A slave that is cut off keeps old offsets, whose lag grows while no group is behind.
+
+    Args:
+        where: Selector of its series.
+        by: Labels that stay, separated by `, `.
+    """
+    lags = f"ternmq_consumer_queue_lag_seconds{{{where}}}"
+    return f"max by ({by}) ({lags} and on (job, instance, node_id) ternmq_broker_is_master == 1)"
+
+
 def quantile(share: float, histogram: str, where: str, by: str) -> str:
     """Return the value below which a share of the observations is, between two bounds."""
     return f"histogram_quantile({share}, {rate(f'{histogram}_bucket', where, f'{by}, le')})"

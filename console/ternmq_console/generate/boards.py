@@ -8,6 +8,7 @@ from typing import Final
 from ternmq_console.generate.board_queries import (
     NO_SYSTEM,
     NO_SYSTEM_GROUP,
+    longest_lag,
     mean,
     most,
     of_process,
@@ -84,7 +85,7 @@ _CLUSTER: Final = Board(
             stat(
                 "Oldest lag",
                 "s",
-                f"max(ternmq_consumer_queue_lag_seconds{{{NODE},{NO_SYSTEM_GROUP}}}) or vector(0)",
+                f"{longest_lag(f'{NODE},{NO_SYSTEM_GROUP}', '')} or vector(0)",
                 "Age of the oldest message that waits for a group.",
             ),
             stat(
@@ -302,11 +303,7 @@ _GROUP: Final = Board(
             curves(
                 "Lag in seconds",
                 "s",
-                {
-                    _BY_GROUP: most(
-                        "ternmq_consumer_queue_lag_seconds", GROUP, "consumer_group, topic"
-                    )
-                },
+                {_BY_GROUP: longest_lag(GROUP, "consumer_group, topic")},
                 "Age of the oldest message behind a committed offset, in the worst queue.",
             ),
             curves(
@@ -323,11 +320,7 @@ _GROUP: Final = Board(
                 "s",
                 {
                     "{{consumer_group}} {{topic}} {{node_id}} {{queue_id}}": "topk(10, "
-                    + most(
-                        "ternmq_consumer_queue_lag_seconds",
-                        GROUP,
-                        "consumer_group, topic, node_id, queue_id",
-                    )
+                    + longest_lag(GROUP, "consumer_group, topic, node_id, queue_id")
                     + ")"
                 },
                 "One queue alone: its consumer hangs, or an ordered message fails again and again.",
