@@ -38,9 +38,12 @@ class StoreMetrics:
         scrape.add(FLUSH_BEHIND, values, store.max_physical - store.flushed_offset)
         scrape.add(DISPATCH_BEHIND, values, store.max_physical - store.dispatched_offset)
         scrape.add(RESERVE_TIME, values, await self._oldest_ms())
-        log_bytes, free_bytes = store.max_physical - store.min_physical, store.cleaner.free_bytes
-        full_s = self._forecast.seconds_to_full(log_bytes, free_bytes, now_ms=clock.monotonic_ms())
+        free_bytes = store.cleaner.free_bytes
+        if free_bytes is None:
+            return
+        log_bytes, now_ms = store.max_physical - store.min_physical, clock.monotonic_ms()
         scrape.add(FREE_BYTES, node, free_bytes)
+        full_s = self._forecast.seconds_to_full(log_bytes, free_bytes, now_ms=now_ms)
         scrape.add(TIME_TO_FULL, node, full_s)
 
     async def _oldest_ms(self) -> int:

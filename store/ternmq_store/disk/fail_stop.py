@@ -42,8 +42,7 @@ class FailStopFileSystem:
         self._root = root
         # Calls without changes need no watch.
         self.exists, self.files, self.folders = files.exists, files.files, files.folders
-        self.nodes_in, self.used_share, self.rest = files.nodes_in, files.used_share, files.rest
-        self.free_bytes = files.free_bytes
+        self.nodes_in, self.space, self.rest = files.nodes_in, files.space, files.rest
         self.lock, self.is_locked = files.lock, files.is_locked
         self.failure: OSError | None = None
         self._names: dict[Path, object | None] = {}

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_store.disk.directory_lock import Node, RealLock, is_locked, node_at, node_of, nodes_in
+from ternmq_store.disk.disk_space import DiskSpace, disk_space
 
 _PIECE_BYTES: Final = 1 << 20
 _SPARE_DESCRIPTORS: Final = 512
@@ -201,12 +202,8 @@ class FileSystem(Protocol):
         """Return whether a process holds the lock at `path`. The call does not lock it."""
         ...
 
-    def used_share(self, folder: Path) -> float:
-        """Return the used part of the disk with `folder`, 0 to 1."""
-        ...
-
-    def free_bytes(self, folder: Path) -> int:
-        """Return the free space of the disk with `folder` for ordinary users."""
+    def space(self, folder: Path) -> DiskSpace:
+        """Return the space of the disk with `folder`."""
         ...
 
     def rest(self, seconds: float) -> None:
@@ -467,7 +464,10 @@ class RealFileSystem:
 
     def remove(self, path: Path) -> None:
         """Remove a file or an empty folder."""
-        (path.rmdir if path.is_dir() else path.unlink)()
+        if path.is_dir():
+            path.rmdir()
+        else:
+            path.unlink()
 
     def sync_folder(self, folder: Path) -> None:
         """Sync `folder`, so that its names survive a power loss."""
@@ -485,15 +485,9 @@ class RealFileSystem:
         """Return whether a process holds the lock at `path`; False if it cannot be tested."""
         return is_locked(path)
 
-    def used_share(self, folder: Path) -> float:
-        """Return the used part of the space for ordinary users, 0 to 1."""
-        stats = os.statvfs(folder)
-        used = stats.f_blocks - stats.f_bfree
-        return used / max(used + stats.f_bavail, 1)
-
-    def free_bytes(self, folder: Path) -> int:
-        """Return the free space of the disk with `folder` for ordinary users."""
-        return (stats := os.statvfs(folder)).f_bavail * stats.f_frsize
+    def space(self, folder: Path) -> DiskSpace:
+        """Return the space of the disk with `folder`."""
+        return disk_space(folder)
 
     def rest(self, seconds: float) -> None:
         """Pause, so that other tasks can use the disk."""

@@ -160,8 +160,7 @@ class OverlayFileSystem:
 
     def __init__(self, below: FileSystem) -> None:
         self._below = below
-        self.is_locked, self.used_share = below.is_locked, below.used_share
-        self.free_bytes = below.free_bytes
+        self.is_locked, self.space = below.is_locked, below.space
         self._contents: dict[Path, _Content | None] = {}
         self._folders: dict[Path, bool] = {}
         self._taken = 0

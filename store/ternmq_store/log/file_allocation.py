@@ -77,7 +77,7 @@ class AllocateTask:
             file.sync()
 
     def _check_used(self) -> None:
-        used = self.files.used_share(self.draft.parent)
+        used = self.files.space(self.draft.parent).used_share
         if used > USED_SHARE_MAX:
             raise OSError(
                 errno.ENOSPC,

@@ -52,10 +52,12 @@ class DiskUse:
     def run(self) -> None:
         """Measure the disk of each folder."""
         try:
-            self.used_share = max(self.files.used_share(folder) for folder in self.folders)
-            self.free_bytes = min(self.files.free_bytes(folder) for folder in self.folders)
+            spaces = [self.files.space(folder) for folder in self.folders]
         except OSError as error:
             self.error = error
+        else:
+            self.used_share = max(space.used_share for space in spaces)
+            self.free_bytes = min(space.free_bytes for space in spaces)
 
 
 class RecordPosition(NamedTuple):

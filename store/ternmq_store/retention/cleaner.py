@@ -78,7 +78,7 @@ class Cleaner:
         config: Settings of retention.
         level: Level of the disk's use in the last measurement.
         used_share: Used part of the disk in the last measurement, 0 to 1.
-        free_bytes: Free space of the disk in the last measurement.
+        free_bytes: Free space of the disk; None = the last measurement failed.
         is_requested: True = the next passes delete expired files at any hour.
         holders: Functions that return the log offset from which on messages wait for delivery; None
             = none wait. Those files stay, unless the disk is full.
@@ -119,7 +119,7 @@ class Cleaner:
         self._is_cleaning = self._is_removing = False
         self.level = DiskLevel.NORMAL
         self.used_share = 0.0
-        self.free_bytes = 0
+        self.free_bytes: int | None = None
         self.removed_files = 0
 
     def _moves(self) -> Moves:
@@ -146,6 +146,7 @@ class Cleaner:
         """Record the result of `task`. Return whether a pass may be due at once."""
         if task.error is not None:
             logger.warning("use of the disk not known err=%s", task.error)
+            self.free_bytes = None
             return False
         before, self.used_share = self.level, task.used_share
         self.free_bytes = task.free_bytes

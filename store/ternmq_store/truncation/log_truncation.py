@@ -284,7 +284,7 @@ def _copy_tail(
     if end <= start or files.exists(path):
         return path if end > start else None
     try:
-        if files.used_share(root) > USED_SHARE_MAX:
+        if files.space(root).used_share > USED_SHARE_MAX:
             logger.warning("cut records not copied, the disk is too full folder=%s", root)
             return None
         files.make_folder(folder)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.errors import StoreLocked
+from ternmq_store.disk.disk_space import DiskSpace
 
 Bytes = NDArray[np.uint8]
 
@@ -312,13 +313,9 @@ class MemoryFileSystem:
         """Tell whether somebody holds the lock at `path`."""
         return path in self.locks
 
-    def used_share(self, folder: Path) -> float:
-        """Return `used`."""
-        return self.used
-
-    def free_bytes(self, folder: Path) -> int:
-        """Return the free part of a disk of 1 TiB."""
-        return int((1 - self.used) * (1 << 40))
+    def space(self, folder: Path) -> DiskSpace:
+        """Return the space of a disk of 1 TiB with the part `used`."""
+        return DiskSpace(self.used, int((1 - self.used) * (1 << 40)))
 
     def forget(self) -> None:
         """Give back the memory of all files. The file system is not used any more."""

@@ -1,11 +1,13 @@
 """State of the store, as a scrape shows it."""
 
 import asyncio
+import errno
 import math
 
 import pytest
 
 from ternmq_store.config import FlushMode
+from ternmq_testing.memory.memory_files import MemoryFileSystem
 from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import SMALL_STORE, world
 from tests.support.metrics_text import scraped
@@ -36,5 +38,22 @@ def test_store_shows_its_size_age_and_the_time_until_the_disk_is_full() -> None:
             assert size > 0
             assert shown.sum("rocketmq_storage_dispatch_behind_bytes") == 0
             assert shown.all("rocketmq_storage_flush_behind_bytes")
+
+    run_in_virtual_time(main())
+
+
+def test_disk_that_does_not_tell_its_space_is_not_shown_as_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_arguments: object) -> None:
+        raise OSError(errno.EIO, "no answer")
+
+    async def main() -> None:
+        monkeypatch.setattr(MemoryFileSystem, "space", fails)
+        async with world(flush_mode=FlushMode.ASYNC) as around, around.broker() as broker:
+            shown = await scraped(broker)
+            assert shown.all("rocketmq_storage_size_bytes")
+            assert not shown.all("ternmq_storage_free_bytes")
+            assert not shown.all("ternmq_storage_time_to_full_seconds")
 
     run_in_virtual_time(main())

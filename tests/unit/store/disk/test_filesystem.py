@@ -3,7 +3,6 @@
 import errno
 import fcntl
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -236,10 +235,3 @@ def test_link_that_leads_nowhere_is_not_missing(tmp_path: Path, target: str) -> 
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError):
         files.exists(tmp_path / "file" / "below")
-
-
-def test_free_bytes_are_those_of_the_disk(tmp_path: Path) -> None:
-    files, disk = RealFileSystem(), shutil.disk_usage(tmp_path)
-    free_bytes = files.free_bytes(tmp_path)
-    assert 0 < free_bytes < disk.total
-    assert abs(free_bytes - disk.free) < disk.total / 10  # others write meanwhile
