@@ -290,6 +290,7 @@ class GroupAdminService:
             self._offsets.commit(
                 group, each.topic, each.queue_id, each.after, force=True, now_ms=now_ms
             )
+            self._env.statistics.moved(group, each.topic, each.queue_id, each.after)
 
     def _send(self, group: str, changes: Sequence[OffsetReset]) -> int:
         """Send new offsets to the group's live members; return how many will get them."""

@@ -198,6 +198,7 @@ class AdminService:
                 self._pulls.deletion_listeners.deleted(topic)
                 tables.filters.remove_topic(topic)
                 self._env.statistics.forget_topic(topic)
+                self._transactions.forget_topic(topic)
                 logger.info("topic deleted topic=%s", topic)
         await self._save_deletions(topics)
 

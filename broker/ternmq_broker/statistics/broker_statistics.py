@@ -16,6 +16,7 @@ import numpy as np
 
 from ternmq_broker.statistics.counters import SPANS, Counter
 from ternmq_model.names import is_system_topic
+from ternmq_model.offsets import QueueOffset
 from ternmq_model.record.batch import Records
 from ternmq_model.record.format import read_stored_at_ms
 from ternmq_runtime.metrics.families import HistogramCounts
@@ -208,6 +209,12 @@ class BrokerStatistics:
         else:
             counter.behind_bytes = result.behind_bytes
             counter.behind_ms = max(0, now_ms - _last_stored_at_ms(result))
+
+    def moved(self, group: str, topic: str, queue_id: int, offset: QueueOffset) -> None:
+        """Record that a group goes on at an offset that an operator chose."""
+        reader = self.readers.get((group, topic, queue_id))
+        if reader is not None:
+            reader.next_offset = offset
 
     def sent_back_by(self, group: str, topic: str, messages: int = 1) -> None:
         """Count messages of a topic that a group sent back, to be tried again."""

@@ -205,6 +205,11 @@ class Transactions:
         """Ends of transactions by topic, read-only."""
         return self._transitions.ends
 
+    def forget_topic(self, topic: str) -> None:
+        """Remove the counts of a deleted topic. Its open transactions stay."""
+        self._transitions.ends.pop(topic, None)
+        self.checker.counts.topics.pop(topic, None)
+
     def refusal(self) -> RefusedError | None:
         """Return why no transaction may begin now; None when it may."""
         settings = self._env.live.broker

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
@@ -68,6 +69,22 @@ def test_lag_counts_from_the_commit_and_ages_from_the_store_times() -> None:
             shown = await scraped(broker)
             assert counts(shown) == (0, 0, 0)
             assert ages_s(shown) == (0, 0, 0)
+
+    run_in_virtual_time(main())
+
+
+def test_no_message_is_in_flight_behind_a_reset() -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around, around.broker() as broker:
+            client = await around.connect(broker)
+            await client.put_topic("A", 1)
+            for _ in range(4):
+                await client.send("A", queue_id=0)
+            await client.pull("A", group="G")
+            await commit(client, 4)
+            request = admin.ResetOffsetsRequest(group="G", topic="A", offset=1)
+            await client.call(service_methods.RESET_OFFSETS, request)
+            assert counts(await scraped(broker)) == (3, 0, 3)
 
     run_in_virtual_time(main())
 

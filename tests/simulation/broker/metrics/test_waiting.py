@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting import service_methods
 from ternmq_store.config import FlushMode
 from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import world
@@ -72,6 +74,11 @@ def test_transactions_are_counted_by_topic_with_their_times() -> None:
             assert shown.sum(f"{latency}_sum") == pytest.approx(6_000, abs=100)
             assert shown.sum(f"{latency}_bucket", le="1000.0") == 0
             assert shown.sum(f"{latency}_bucket", le="5000.0") == 2
+            request = admin.DeleteTopicRequest(topic="flights")
+            await client.call(service_methods.DELETE_TOPIC, request)
+            shown = await scraped(broker)
+            assert not shown.all("rocketmq_commit_messages_total")
+            assert shown.sum("rocketmq_half_messages", topic="flights") == 20
 
     run_in_virtual_time(main())
 
@@ -104,5 +111,8 @@ def test_questions_to_producers_are_counted_by_topic() -> None:
             await asyncio.sleep(10)
             shown = await scraped(broker)
             assert shown.sum("ternmq_transaction_checks_total", topic="flights") == 2
+            request = admin.DeleteTopicRequest(topic="flights")
+            await client.call(service_methods.DELETE_TOPIC, request)
+            assert not (await scraped(broker)).all("ternmq_transaction_checks_total")
 
     run_in_virtual_time(main())
