@@ -188,7 +188,7 @@ CASES: Final = [
         quiet_min=4,
         labels=BROKER,
         summary="The disk of broker-a (a:9464) is nearly full",
-        description="5GiB are free. A full disk refuses messages.",
+        description="It refuses messages after 5GiB more.",
         over_min=9,
     ),
     Case(

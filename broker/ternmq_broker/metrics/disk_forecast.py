@@ -20,7 +20,7 @@ class DiskForecast:
 
         Args:
             log_bytes: Present length of the log, without deleted files.
-            free_bytes: Free space of the disk.
+            free_bytes: Bytes until the disk is full.
             now_ms: Monotonic clock.
 
         Returns:

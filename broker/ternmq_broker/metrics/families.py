@@ -121,11 +121,14 @@ RESERVE_TIME: Final = _gauge(
     "Age of the oldest stored message, ms.",
     *_DISK,
 )
-FREE_BYTES: Final = _gauge("ternmq_storage_free_bytes", "Free bytes of the disk.")
+FREE_BYTES: Final = _gauge(
+    "ternmq_storage_free_bytes",
+    "Bytes that the disk takes until messages are refused, at store.disk_full_percent.",
+)
 TIME_TO_FULL: Final = _gauge(
     "ternmq_storage_time_to_full_seconds",
-    "Time until the disk is full if the log grows as in the last ten minutes, s; infinity = it does"
-    " not grow.",
+    "Time until messages are refused if the log grows as in the last ten minutes, s; infinity = it"
+    " does not grow.",
 )
 
 TIMER_ENQUEUE_LAG: Final = _gauge(

@@ -33,7 +33,7 @@ class AlertThresholds:
     """Time until a disk is full, at the rate of the last ten minutes."""
 
     disk_free_bytes: int = 10 << 30
-    """Free bytes of a disk."""
+    """Free bytes of a disk, without those that the store leaves free."""
 
     check_backs: int = 100
     """Check-backs for one topic in ten minutes."""
@@ -175,7 +175,7 @@ def _stores(thresholds: AlertThresholds) -> list[AlertRule]:
             hold="5m",
             severity="critical",
             summary=f"The disk of {who} is nearly full",
-            description="{{ $value | humanize1024 }}B are free. A full disk refuses messages.",
+            description="It refuses messages after {{ $value | humanize1024 }}B more.",
         ),
         AlertRule(
             name="TernMQFlushBehind",

@@ -398,6 +398,7 @@ _STORE: Final = Board(
                 "Free bytes",
                 "decbytes",
                 {"{{node_id}} {{instance}}": f"ternmq_storage_free_bytes{{{NODE}}}"},
+                "Without those that the store leaves free: at 0 it refuses messages.",
             ),
             curves(
                 "Disk full in",

@@ -13,6 +13,12 @@ class DiskSpace(NamedTuple):
 
     free_bytes: int
 
+    def until(self, used_share: float) -> int:
+        """Return the bytes that fill the disk up to a used part of less than 1."""
+        if self.used_share >= used_share:
+            return 0
+        return int(self.free_bytes * (used_share - self.used_share) / (1 - self.used_share))
+
 
 def disk_space(folder: Path) -> DiskSpace:
     """Return the space of the disk with `folder`.

@@ -44,9 +44,13 @@ class DiskUse:
 
     files: FileSystem
     folders: Sequence[Path]
+    full_share: float
+    """Used part at which appends are refused."""
+
     used_share: float = 0.0
     free_bytes: int = 0
-    """Free space of the disk with the least of it."""
+    """Bytes until appends are refused."""
+
     error: OSError | None = None
 
     def run(self) -> None:
@@ -57,7 +61,7 @@ class DiskUse:
             self.error = error
         else:
             self.used_share = max(space.used_share for space in spaces)
-            self.free_bytes = min(space.free_bytes for space in spaces)
+            self.free_bytes = min(space.until(self.full_share) for space in spaces)
 
 
 class RecordPosition(NamedTuple):

@@ -78,7 +78,7 @@ class Cleaner:
         config: Settings of retention.
         level: Level of the disk's use in the last measurement.
         used_share: Used part of the disk in the last measurement, 0 to 1.
-        free_bytes: Free space of the disk; None = the last measurement failed.
+        free_bytes: Bytes until appends are refused; None = the last measurement failed.
         is_requested: True = the next passes delete expired files at any hour.
         holders: Functions that return the log offset from which on messages wait for delivery; None
             = none wait. Those files stay, unless the disk is full.
@@ -140,7 +140,7 @@ class Cleaner:
 
     def disk_use(self) -> DiskUse:
         """Return the task that measures the use of the disk, for `note_disk_use`."""
-        return DiskUse(self._files, self._folders)
+        return DiskUse(self._files, self._folders, self.config.disk_full_percent / 100)
 
     def note_disk_use(self, task: DiskUse) -> bool:
         """Record the result of `task`. Return whether a pass may be due at once."""

@@ -29,7 +29,7 @@ def test_store_shows_its_size_age_and_the_time_until_the_disk_is_full() -> None:
             age_ms = shown.sum("rocketmq_storage_message_reserve_time_milliseconds")
             assert age_ms == pytest.approx(100_000, rel=0.01)
             free_bytes = shown.sum("ternmq_storage_free_bytes")
-            assert free_bytes == 1 << 39
+            assert free_bytes == pytest.approx(0.4 * (1 << 40))  # 90 % are full
             full_s = free_bytes / status.log_end * 100
             shown_s = shown.sum("ternmq_storage_time_to_full_seconds")
             assert shown_s == pytest.approx(full_s, rel=0.01)
