@@ -21,6 +21,7 @@ OTHER: Final = BROKER | {"node_id": "broker-b", "instance": "b:9464"}
 NAMES: Final = {"node_type": "nameserver", "node_id": "ns:9876", "instance": "ns:1"}
 PROCESS: Final = '{instance="a:9464",job="ternmq",node_id="broker-a",node_type="broker"}'
 ORDERS: Final = {"consumer_group": "shop", "topic": "orders"}
+USERS: Final = {"queue_id": "0", "is_system": "false"}
 GIB: Final = 1 << 30
 LAG: Final = "ternmq_consumer_queue_lag_seconds"
 DEAD: Final = "rocketmq_send_to_dlq_messages_total"
@@ -115,11 +116,11 @@ CASES: Final = [
     Case(
         "TernMQConsumerLag",
         [
-            series(LAG, "310+60x9 0x9", BROKER | ORDERS | {"queue_id": "0"}),
-            series(LAG, "900x20", BROKER | ORDERS | {"consumer_group": "CID_RMQ_SYS_TRANS"}),
-            series(LAG, "1x20", BROKER | ORDERS | {"queue_id": "1"}),
-            series(LAG, "310+60x9 0x9", SLAVE | ORDERS | {"queue_id": "0"}),
-            series(LAG, "900x20", SLAVE | ORDERS | {"topic": "cut-off"}),
+            series(LAG, "310+60x9 0x9", BROKER | ORDERS | USERS),
+            series(LAG, "900x20", BROKER | ORDERS | {"is_system": "true"}),
+            series(LAG, "1x20", BROKER | ORDERS | USERS | {"queue_id": "1"}),
+            series(LAG, "310+60x9 0x9", SLAVE | ORDERS | USERS),
+            series(LAG, "900x20", SLAVE | ORDERS | USERS | {"topic": "cut-off"}),
             series("ternmq_broker_is_master", "1x20", BROKER),
             series("ternmq_broker_is_master", "0x20", SLAVE),
         ],

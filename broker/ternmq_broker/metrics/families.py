@@ -78,13 +78,13 @@ QUEUE_LAG_SECONDS: Final = _gauge(
     "consumer_group",
     "topic",
     "queue_id",
+    "is_system",
     is_extreme=True,
 )
 OLDEST_UNACKNOWLEDGED: Final = _gauge(
     "ternmq_consumer_oldest_unacknowledged_seconds",
     "Age of the oldest message that a group got and did not commit, s.",
-    "consumer_group",
-    "topic",
+    *_READ,
     is_extreme=True,
 )
 

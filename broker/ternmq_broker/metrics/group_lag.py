@@ -127,17 +127,17 @@ class LagMetrics:
             if ready < end:
                 queueing_ms = max(queueing_ms, self._age_ms((topic, queue_id, ready), now_ms))
         is_retry = flag(topic.startswith(RETRY_PREFIX))
-        values = (*node, group, topic, is_retry, is_system(group, topic))
+        system = is_system(group, topic)
+        values = (*node, group, topic, is_retry, system)
         scrape.add(LAG, values, messages)
         scrape.add(LAG_LATENCY, values, lag_ms)
         scrape.add(INFLIGHT, values, inflight)
         scrape.add(READY, values, messages - inflight)
         scrape.add(QUEUEING_LATENCY, values, queueing_ms)
-        values = (*node, group, topic)
-        scrape.add(OLDEST_UNACKNOWLEDGED, values, unacknowledged_ms / 1000)
+        scrape.add(OLDEST_UNACKNOWLEDGED, (*node, group, topic, system), unacknowledged_ms / 1000)
         for queue_id in queue_ids:
             age_s = ages_ms.get(queue_id, 0) / 1000
-            scrape.add(QUEUE_LAG_SECONDS, (*values, str(queue_id)), age_s)
+            scrape.add(QUEUE_LAG_SECONDS, (*node, group, topic, str(queue_id), system), age_s)
 
     def _age_ms(self, place: _Place, now_ms: int) -> int:
         """Return the age of a message; 0 when its store time is not known."""

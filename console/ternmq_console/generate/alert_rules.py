@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_console.generate.board_queries import NO_SYSTEM_GROUP, longest_lag
+from ternmq_console.generate.board_queries import NO_SYSTEM, longest_lag
 from ternmq_model.arguments import check_range
 from ternmq_model.printable_text import printable_json
 
@@ -122,7 +122,7 @@ def _consumption(thresholds: AlertThresholds) -> list[AlertRule]:
     return [
         AlertRule(
             name="TernMQConsumerLag",
-            value=longest_lag(NO_SYSTEM_GROUP, by),
+            value=longest_lag(NO_SYSTEM, by),
             condition=f"> {thresholds.lag_s:g}",
             hold="5m",
             severity="critical",

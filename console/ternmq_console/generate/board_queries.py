@@ -9,9 +9,6 @@ from typing import Final
 NO_SYSTEM: Final = 'is_system="false"'
 """Selector without topics and groups of the system, of metrics with this label."""
 
-NO_SYSTEM_GROUP: Final = 'consumer_group!~"CID_RMQ_SYS_.*"'
-"""Selector without groups of the system, of metrics without that label."""
-
 
 def rate(counter: str, where: str, by: str) -> str:
     """Return the increase of a counter a second.

@@ -7,7 +7,6 @@ from typing import Final
 
 from ternmq_console.generate.board_queries import (
     NO_SYSTEM,
-    NO_SYSTEM_GROUP,
     longest_lag,
     mean,
     most,
@@ -22,12 +21,12 @@ NODE: Final = 'cluster=~"$cluster",node_id=~"$node"'
 """Selector of the boards by node, and the following ones by topic and group."""
 
 TOPIC: Final = 'cluster=~"$cluster",topic=~"$topic"'
-GROUP: Final = f'cluster=~"$cluster",consumer_group=~"$group",topic=~"$topic",{NO_SYSTEM_GROUP}'
+GROUP: Final = f'cluster=~"$cluster",consumer_group=~"$group",topic=~"$topic",{NO_SYSTEM}'
 _TRAFFIC: Final = f"{TOPIC},{NO_SYSTEM}"
 _NODE_TRAFFIC: Final = f"{NODE},{NO_SYSTEM}"
 _CLUSTER_ALONE: Final = 'cluster=~"$cluster"'
 _WITHOUT_MASTER: Final = f"ternmq_nameserver_without_master{{{_CLUSTER_ALONE}}} > 0"
-_GROUP_ALONE: Final = f'cluster=~"$cluster",consumer_group=~"$group",{NO_SYSTEM_GROUP}'
+_GROUP_ALONE: Final = f'cluster=~"$cluster",consumer_group=~"$group",{NO_SYSTEM}'
 
 _CLUSTER_CHOICE: Final = BoardVariable(
     name="cluster", label="Cluster", values="ternmq_build_info, cluster"
@@ -85,7 +84,7 @@ _CLUSTER: Final = Board(
             stat(
                 "Oldest lag",
                 "s",
-                f"{longest_lag(f'{NODE},{NO_SYSTEM_GROUP}', '')} or vector(0)",
+                f"{longest_lag(f'{NODE},{NO_SYSTEM}', '')} or vector(0)",
                 "Age of the oldest message that waits for a group.",
             ),
             stat(

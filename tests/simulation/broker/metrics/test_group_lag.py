@@ -65,7 +65,11 @@ def test_lag_counts_from_the_commit_and_ages_from_the_store_times() -> None:
             queues = shown.all("ternmq_consumer_queue_lag_seconds", **LABELS)
             lags_s = {each.labels["queue_id"]: each.value for each in queues}
             assert lags_s == {"0": pytest.approx(25, abs=0.1), "1": 0}
-            await commit(client, 4, 0)
+            await client.send("A", queue_id=1)  # the worst queue is not the last one
+            await client.pull("A", group="G", queue_id=1)
+            assert counts(await scraped(broker)) == (3, 2, 1)
+            assert ages_s(await scraped(broker)) == (25, 15, 25)
+            await commit(client, 4, 1)
             shown = await scraped(broker)
             assert counts(shown) == (0, 0, 0)
             assert ages_s(shown) == (0, 0, 0)
@@ -117,5 +121,8 @@ def test_retry_topics_have_their_label() -> None:
             shown = await scraped(broker)
             (one,) = shown.all("rocketmq_consumer_lag_messages", topic=retry)
             assert (one.labels["is_retry"], one.labels["is_system"]) == ("true", "false")
+            for name in ("queue_lag", "oldest_unacknowledged"):
+                (one,) = shown.all(f"ternmq_consumer_{name}_seconds", topic=retry)
+                assert one.labels["is_system"] == "false"
 
     run_in_virtual_time(main())
