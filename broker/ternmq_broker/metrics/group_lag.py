@@ -49,6 +49,7 @@ class LagMetrics:
         self._env = env
         self._times_ms: dict[_Place, int] = {}
         """Store times of messages; 0 = not known."""
+        self._deletions = env.store.deletions
 
     async def collect(self, scrape: Scrape, node: LabelValues) -> None:
         """Add the lags of all groups that committed an offset.
@@ -58,6 +59,8 @@ class LagMetrics:
         """
         found: list[tuple[str, str, list[int], list[QueueLag]]] = []
         before, self._times_ms = self._times_ms, {}
+        if self._deletions != self._env.store.deletions:  # a place may have another message now
+            before, self._deletions = {}, self._env.store.deletions
         missing: list[_Place] = []
         for topic, group, queues in self._env.tables.offsets.kept():
             lags: list[QueueLag] = []

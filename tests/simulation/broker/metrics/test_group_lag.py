@@ -109,6 +109,22 @@ def test_known_store_times_are_not_looked_up_again() -> None:
     run_in_virtual_time(main())
 
 
+def test_messages_of_a_recreated_topic_have_ages_of_their_own() -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around, around.broker() as broker:
+            client = await around.connect(broker)
+            for age_s in (1_000, 5):
+                await client.put_topic("A", 1)
+                await client.send("A", queue_id=0)
+                await commit(client, 0)
+                await asyncio.sleep(age_s)
+                assert ages_s(await scraped(broker)) == (age_s, age_s, 0)
+                request = admin.DeleteTopicRequest(topic="A")
+                await client.call(service_methods.DELETE_TOPIC, request)
+
+    run_in_virtual_time(main())
+
+
 def test_retry_topics_have_their_label() -> None:
     async def main() -> None:
         async with world(flush_mode=FlushMode.ASYNC) as around, around.broker() as broker:
