@@ -59,7 +59,8 @@ class LagMetrics:
         """
         found: list[tuple[str, str, list[int], list[QueueLag]]] = []
         before, self._times_ms = self._times_ms, {}
-        if self._deletions != self._env.store.deletions:  # a place may have another message now
+        # Each deletion makes a new table; a place may have another message now.
+        if self._deletions is not self._env.store.deletions:
             before, self._deletions = {}, self._env.store.deletions
         missing: list[_Place] = []
         for topic, group, queues in self._env.tables.offsets.kept():
