@@ -77,7 +77,7 @@ def test_lag_counts_from_the_commit_and_ages_from_the_store_times() -> None:
     run_in_virtual_time(main())
 
 
-def test_no_message_is_in_flight_behind_a_reset() -> None:
+def test_reset_leaves_no_message_in_flight() -> None:
     async def main() -> None:
         async with world(flush_mode=FlushMode.ASYNC) as around, around.broker() as broker:
             client = await around.connect(broker)
