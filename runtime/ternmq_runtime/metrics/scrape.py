@@ -62,7 +62,7 @@ class FamilySeries:
         text = self._was_shown.pop(values, None)
         if text is None:
             if self._room == 0 or values in self._was_hidden:
-                self._fold(values, value if isinstance(value, Sequence) else (value,))
+                self._fold(values, _numbers(value))
                 return
             if self._room is not None:
                 self._room -= 1
@@ -80,22 +80,28 @@ class FamilySeries:
         key = tuple(
             OTHER if folds else value for value, folds in zip(values, self._folds, strict=True)
         )
-        present = self._others.get(key)
+        self._others[key] = self._together(self._others.get(key), numbers)
+
+    def _together(self, present: Numbers | None, numbers: Numbers) -> Numbers:
         if present is None:
-            self._others[key] = numbers
-        elif self.family.is_extreme:
-            self._others[key] = (max(present[0], numbers[0]),)
-        else:
-            self._others[key] = [one + more for one, more in zip(present, numbers, strict=True)]
+            return numbers
+        if self.family.is_extreme:
+            return (max(present[0], numbers[0]),)
+        return [one + more for one, more in zip(present, numbers, strict=True)]
 
     def end(self) -> tuple[Sequence[str], Sequence[Numbers | float]]:
         """Return the labels as text and the values of all series, and begin the next scrape."""
         texts, self._texts = self._texts, []
         found, self._values = self._values, []
-        is_histogram = self.family.kind is MetricKind.HISTOGRAM
         for values, numbers in self._others.items():
-            texts.append(self._text(values))
-            found.append(numbers if is_histogram else numbers[0])
+            text, present = self._text(values), None
+            if values in self._shown:  # a topic may have the name "other", too
+                place = texts.index(text)
+                del texts[place]
+                present = _numbers(found.pop(place))
+            together = self._together(present, numbers)
+            texts.append(text)
+            found.append(together if self.family.kind is MetricKind.HISTOGRAM else together[0])
         if self.family.kind is MetricKind.GAUGE:
             self._others.clear()
         self._was_shown, self._shown = self._shown, {}
@@ -113,6 +119,10 @@ class FamilySeries:
     def _text(self, values: LabelValues) -> str:
         pairs = zip(self._names, values, strict=True)
         return ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs)
+
+
+def _numbers(value: Numbers | float) -> Numbers:
+    return value if isinstance(value, Sequence) else (value,)
 
 
 class SeriesTable:

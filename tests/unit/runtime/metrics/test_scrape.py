@@ -105,6 +105,15 @@ def test_hidden_histogram_that_began_again_lets_no_bucket_fall() -> None:
     assert others == [[3, 3, 3, 3], [3, 3, 4, 93]]
 
 
+def test_topic_of_the_name_other_is_summed_with_the_hidden_ones() -> None:
+    table = SeriesTable(2)
+    for topic, count in (("other", 1), ("a", 2), ("b", 3), ("c", 4)):
+        table.add(SENT, (*NODE, topic), count)
+    text = metrics_text(table.end(NODE), is_openmetrics=False)
+    found = [each for each in parsed(text, is_openmetrics=False) if each.name == "sent_total"]
+    assert [(each.labels["topic"], each.value) for each in found] == [("a", 2), ("other", 8)]
+
+
 @pytest.mark.parametrize("is_openmetrics", [False, True])
 def test_text_is_read_by_the_parsers_as_it_was_meant(*, is_openmetrics: bool) -> None:
     table, topic = SeriesTable(10), 'a"\\b\nc'
