@@ -434,7 +434,7 @@ def test_nameserver_shows_its_metrics_while_it_serves() -> None:
 
             async def families() -> list[str]:
                 await names.collect(Scrape(table))
-                return [family.name for family, _ in table.end(names.node)]
+                return [family.name for family, *_ in table.end(names.node)]
 
             for _ in range(2):
                 assert names.unready == "the NameServer does not listen"
