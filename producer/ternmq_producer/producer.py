@@ -263,7 +263,8 @@ class Producer(Lifecycle):
         sender = self._open_sender()
         check_messages(messages)
 
-        async def send(sent: Sequence[Message]) -> list[SendResult]:
+        async def send(messages: Sequence[Message]) -> list[SendResult]:
+            sent = messages[:]  # a slice of traced messages has their contexts
             check_batch(sent)
             timeout_ms = self._timeout_ms if timeout_s is None else _milliseconds(timeout_s)
             deadline_ms = self._clock.monotonic_ms() + timeout_ms

@@ -260,6 +260,21 @@ def test_call_with_many_messages_has_a_span_that_links_to_the_creation_of_each(v
     assert {link for span in receiver.of("process orders") for link in span.links} == ids
 
 
+def test_spans_of_cancelled_columns_end() -> None:
+    async def scene(cluster: SimulatedCluster, _: ExportedTelemetry, client: ClientConfig) -> None:
+        async with cluster.producer(client=client) as producer:
+            await producer.send_columns(TOPIC, [b"0"])  # the route is known
+            sending = asyncio.create_task(producer.send_columns(TOPIC, [b"1", b"2"]))
+            await asyncio.sleep(0)
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sending
+
+    receiver = exported(scene)
+    assert len(receiver.of("create orders")) == 3
+    assert len(receiver.of("send orders")) == 2
+
+
 def test_unsampled_messages_have_no_property_and_no_span() -> None:
     async def scene(
         cluster: SimulatedCluster, exports: ExportedTelemetry, client: ClientConfig

@@ -1,7 +1,8 @@
 """Spans of the messages that one producer sends: their contexts travel as properties."""
 
-import asyncio
 import logging
+import time
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -32,9 +33,6 @@ EndSpans = Callable[[Callable[[int], SendOutcome]], None]
 
 _HALVES_MAX: Final = 4096
 """Most half messages whose contexts wait for the end of the transaction."""
-
-_SPANS_PER_TURN: Final = 32
-"""Number of spans after which the loop gets a turn: so many take 1 to 2 ms."""
 
 
 class SendSpans:
@@ -100,7 +98,9 @@ class SendSpans:
                     "messaging.destination.partition.id": str(outcome.queue.queue_id),
                 }
             )
-            if is_half(message) and len(self._halves) < _HALVES_MAX:
+            if is_half(message):
+                if len(self._halves) >= _HALVES_MAX:  # the oldest: its sender was cancelled
+                    del self._halves[next(iter(self._halves))]
                 self._halves[outcome.message_id] = self._telemetry.carrier(span)
         elif outcome is not None:
             self._telemetry.fail(span, error_type(outcome), str(outcome))
@@ -110,65 +110,61 @@ class SendSpans:
         """Return, once, the context of a stored half message; empty = it is not traced."""
         return self._halves.pop(message_id, {})
 
-    @harmless
     def begin_many(
         self, messages: Mapping[int, Message], count: int
-    ) -> tuple[dict[int, Message], EndSpans]:
+    ) -> tuple[Mapping[int, Message], EndSpans]:
         """Return traced messages with their contexts, and the function that ends the spans.
-
-        None = OpenTelemetry failed, and no message is traced.
 
         Args:
             messages: Messages to trace, by position in the call.
             count: Number of messages of the call, traced or not.
         """
+        began_ns = time.time_ns()
         created = {index: self._try(message, "create") for index, message in messages.items()}
-        return self._begin_call(created, count)
+        traced = {index: message for index, (message, _) in created.items()}
+        return traced, partial(self._end_call, created, count, began_ns)
 
-    def _begin_call(
-        self, created: Mapping[int, tuple[Message, "Span | None"]], count: int
-    ) -> tuple[dict[int, Message], EndSpans]:
-        """Start the span of a call with `count` messages, some of which have spans."""
+    @harmless
+    def _end_call(
+        self,
+        created: Mapping[int, tuple[Message, "Span | None"]],
+        count: int,
+        began_ns: int,
+        outcome_of: Callable[[int], SendOutcome],
+    ) -> None:
+        """Record the span of a call with `count` messages, and end those of its messages."""
         topics = {message.topic for message, _ in created.values()}
         key = OperationKey("send", topic=topics.pop() if len(topics) == 1 else "")
         links = [self._telemetry.link(span) for _, span in created.values() if span is not None]
         attributes: Attributes = {"messaging.batch.message_count": count}
-        span = self._telemetry.start(key, "CLIENT", attributes, links)
-
-        @harmless
-        def end(outcome_of: Callable[[int], SendOutcome]) -> None:
-            failure: TernError | None = None
-            for index, (message, creation) in created.items():
-                outcome = outcome_of(index)
-                self._end(message, creation, outcome)
-                failure = outcome if isinstance(outcome, TernError) else failure
+        call = harmless(self._telemetry.start)(key, "CLIENT", attributes, links, began_ns=began_ns)
+        failure: TernError | None = None
+        for index, (message, span) in created.items():
+            outcome = outcome_of(index)
+            self._end(message, span, outcome)
+            failure = outcome if isinstance(outcome, TernError) else failure
+        if call is not None:
             if failure is not None:
-                self._telemetry.fail(span, error_type(failure), str(failure))
-            span.end()
-
-        return {index: message for index, (message, _) in created.items()}, end
+                self._telemetry.fail(call, error_type(failure), str(failure))
+            call.end()
 
     async def send_many(
         self,
         messages: Sequence[Message],
         send: Callable[[Sequence[Message]], Awaitable[ResultsT]],
     ) -> ResultsT:
-        """Send `messages` by `send`, which sends all of them in one call, in order."""
+        """Send `messages` by `send`, which takes all of them in slices, in order, in one call.
+
+        The spans of a slice begin with it: no other send gets ahead of the call.
+        """
         picked = self.picks(len(messages))
         if not picked:
             return await send(messages)
-        created: dict[int, tuple[Message, Span | None]] = {}
-        for number, at in enumerate(picked, 1):
-            created[at] = self._try(messages[at], "create")
-            if number % _SPANS_PER_TURN == 0:
-                await asyncio.sleep(0)
-        begun = harmless(self._begin_call)(created, len(messages))
-        if begun is None:
-            return await send(messages)
-        traced, end = begun
+        began_ns = time.time_ns()
+        traced = TracedMessages(messages, picked, partial(self._try, operation="create"))
         outcome_of: Callable[[int], SendOutcome] = _unknown
         try:
-            results = await send(TracedMessages(messages, traced))
+            results = await send(traced)
             outcome_of = results.__getitem__
         except SendManyFailed as failed:
             outcome_of = failed.results.__getitem__
@@ -178,21 +174,32 @@ class SendSpans:
             outcome_of = lambda _index: failure  # noqa: E731
             raise
         finally:
-            end(outcome_of)
+            self._end_call(traced.created, len(messages), began_ns, outcome_of)
         return results
 
 
 class TracedMessages(Sequence[Message]):
-    """Messages of a call, some of them replaced, without a copy of the others.
+    """Messages of a call. Slices, taken in order, have the picked ones with their contexts.
 
     Args:
         messages: Messages of the caller.
-        traced: Replacements by position.
+        picked: Positions of the messages to trace, in order.
+        create: Function that returns a message with its context, and its span.
+
+    Attributes:
+        created: Traced messages of the slices so far, by position.
     """
 
-    def __init__(self, messages: Sequence[Message], traced: Mapping[int, Message]) -> None:
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        picked: Sequence[int],
+        create: Callable[[Message], tuple[Message, "Span | None"]],
+    ) -> None:
         self._messages = messages
-        self._traced = traced
+        self._picked = picked
+        self._create = create
+        self.created: dict[int, tuple[Message, Span | None]] = {}
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -202,13 +209,14 @@ class TracedMessages(Sequence[Message]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
-        if isinstance(index, int):
-            return self._traced.get(index) or self._messages[index]
-        begin, end, step = index.indices(len(self))
-        part = list(self._messages[index])
-        for place, at in enumerate(range(begin, end, step)):
-            if at in self._traced:
-                part[place] = self._traced[at]
+        if not isinstance(index, slice):
+            return self._messages[index]
+        begin, end, _ = index.indices(len(self))
+        part = list(self._messages[begin:end])
+        for at in self._picked[bisect_left(self._picked, begin) : bisect_left(self._picked, end)]:
+            if at not in self.created:
+                self.created[at] = self._create(self._messages[at])
+            part[at - begin] = self.created[at][0]
         return part
 
 

@@ -164,6 +164,7 @@ class Telemetry:
         links: Sequence["Link"] = (),
         *,
         is_root: bool = False,
+        began_ns: int | None = None,
     ) -> "Span":
         """Start the span of an operation.
 
@@ -173,6 +174,7 @@ class Telemetry:
             attributes: Attributes beside those of the key.
             links: Contexts of creation of the operation's messages.
             is_root: True = the span begins a trace. False = it is a child of the current span.
+            began_ns: Begin of the span, Unix nanoseconds. None = now.
         """
         return self._tracer.start_span(
             span_name(key),
@@ -180,6 +182,7 @@ class Telemetry:
             self._trace.SpanKind[kind],
             {**attributes_of(key), **attributes},
             links,
+            began_ns,
         )
 
     def fail(self, span: "Span", kind: str, text: str = "") -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -67,6 +67,28 @@ async def send_columns(
         SendColumnsFailed: Some messages were not stored, or may not have been.
     """
     afters: dict[int, OnAnswer] = {}
+    try:
+        answers = await _columns_answers(sender, columns, timeout_ms, interception, afters)
+    except BaseException:
+        for after in afters.values():
+            after(None)
+        raise
+    for row, after in afters.items():
+        after(answers.errors.get(row) or SendResults(answers)[row])
+    results = ColumnResults.of(answers)
+    if results.errors:
+        raise SendColumnsFailed(results)
+    return results
+
+
+async def _columns_answers(
+    sender: MessageSender,
+    columns: MessageColumns,
+    timeout_ms: int,
+    interception: SendInterception | None,
+    afters: dict[int, OnAnswer],
+) -> Bulk:
+    """Send the messages in `columns`, and return the answers, which `afters` wait for."""
     async with _answers(sender, len(columns), "send_columns") as bulk:
         for encoded in columns.encoded():
             for row, error in encoded.errors.items():
@@ -84,13 +106,7 @@ async def send_columns(
                 else:
                     await _submit_intercepted(sender, bulk, part, deadline_ms, interception, afters)
                 await asyncio.sleep(0)  # so that the part leaves before the next one is prepared
-    answers = SendResults(bulk)
-    for row, after in afters.items():
-        after(bulk.errors.get(row) or answers[row])
-    results = ColumnResults.of(bulk)
-    if results.errors:
-        raise SendColumnsFailed(results)
-    return results
+    return bulk
 
 
 def _begin_spans(
@@ -98,7 +114,7 @@ def _begin_spans(
     message_at: Callable[[int], Message],
     interception: SendInterception,
     afters: dict[int, OnAnswer],
-) -> dict[int, Message]:
+) -> Mapping[int, Message]:
     """Return the traced messages of a part, by row, and add the ends of their spans to `afters`.
 
     Args:

@@ -1,6 +1,6 @@
 """Interception of sends: a producer's interceptors and spans, around each of its verbs."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -80,7 +80,7 @@ class SendInterception:
 
     def begin_rows(
         self, count: int, message_at: Callable[[int], Message]
-    ) -> tuple[dict[int, Message], EndSpans] | None:
+    ) -> tuple[Mapping[int, Message], EndSpans] | None:
         """Return the traced messages of a part with many, by row, and the end of their spans.
 
         Args:

@@ -9,11 +9,15 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from ternmq_client.telemetry import send_spans
 from ternmq_client.telemetry.client_telemetry import ClientTelemetry
 from ternmq_client.telemetry.send_spans import SendSpans, TracedMessages, attributes_of_message
 from ternmq_client.telemetry.telemetry import TRACE_PARENT, Telemetry
 from ternmq_model.errors import Unreachable
-from ternmq_model.message import Message, SendResult, SystemMessage
+from ternmq_model.message import Message, SendResult, SendStatus, SystemMessage
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.properties import TRANSACTION_PREPARED
+from ternmq_model.queue import MessageQueue
 
 
 def spans_of(ratio: float = 1.0) -> tuple[SendSpans, InMemorySpanExporter]:
@@ -24,12 +28,53 @@ def spans_of(ratio: float = 1.0) -> tuple[SendSpans, InMemorySpanExporter]:
     return SendSpans(client), exporter
 
 
-def test_traced_messages_replace_some_of_a_sequence() -> None:
+def result(message_id: str) -> SendResult:
+    queue = MessageQueue("t", "a", 0)
+    offsets = QueueOffset(0), PhysicalOffset(0)
+    return SendResult(SendStatus.SEND_OK, message_id, queue, *offsets, b"\x7f\0\0\1\0\0\x2a\x9f")
+
+
+def test_slices_of_traced_messages_have_contexts_made_once() -> None:
     messages = [Message("t", b"%d" % index) for index in range(5)]
-    traced = TracedMessages(messages, {1: Message("t", b"one"), 4: Message("t", b"four")})
-    assert [message.body for message in traced] == [b"0", b"one", b"2", b"3", b"four"]
-    assert [message.body for message in traced[1:3]] == [b"one", b"2"]
-    assert [message.body for message in traced[3:]] == [b"3", b"four"]
+    made: list[bytes] = []
+
+    def create(message: Message) -> tuple[Message, None]:
+        made.append(message.body)
+        return Message("t", b"traced"), None
+
+    traced = TracedMessages(messages, [1, 4], create)
+    assert traced[1].body == b"1"  # for its size alone
+    assert [message.body for message in traced[1:3]] == [b"traced", b"2"]
+    assert made == [b"1"]
+    assert [message.body for message in traced[:]] == [b"0", b"traced", b"2", b"3", b"traced"]
+    assert made == [b"1", b"4"]
+    assert traced.created.keys() == {1, 4}
+
+
+def test_no_send_gets_ahead_of_a_call_with_many_spans() -> None:
+    spans, _ = spans_of()
+    order: list[int] = []
+
+    async def send(messages: Sequence[Message]) -> Sequence[SendResult]:
+        order.append(len(messages))
+        raise Unreachable("no")
+
+    async def main() -> None:
+        calls = [spans.send_many([Message("t", b"")] * count, send) for count in (100, 1)]
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    asyncio.run(main())
+    assert order == [100, 1]
+
+
+def test_oldest_half_messages_make_room_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(send_spans, "_HALVES_MAX", 2)
+    spans, _ = spans_of()
+    half = SystemMessage("t", b"", system_properties={TRANSACTION_PREPARED: "true"})
+    for name in "abc":
+        _, end = spans.begin(half)
+        end(result(message_id=name))
+    assert [bool(spans.take_half(name)) for name in "abc"] == [False, True, True]
 
 
 def test_illegal_message_is_sent_as_it_is() -> None:
@@ -55,12 +100,15 @@ def test_failure_of_a_call_ends_every_span_with_its_error() -> None:
     spans, exporter = spans_of()
 
     async def send(messages: Sequence[Message]) -> Sequence[SendResult]:
+        assert all(message.properties[TRACE_PARENT] for message in messages[:])
         raise Unreachable("no")
 
     with pytest.raises(Unreachable):
         asyncio.run(spans.send_many([Message("t", b"")] * 2, send))
     found = exporter.get_finished_spans()
     assert [span.name for span in found] == ["create t", "create t", "send t"]
+    assert len(found[-1].links) == 2
+    assert (found[-1].start_time or 0) <= (found[0].start_time or 0)
     assert {str((span.attributes or {})["error.type"]) for span in found} == {"Unreachable"}
 
 
@@ -68,6 +116,7 @@ def test_cancelled_call_ends_every_span() -> None:
     spans, exporter = spans_of()
 
     async def send(messages: Sequence[Message]) -> Sequence[SendResult]:
+        assert len(messages[:]) == 1
         raise asyncio.CancelledError
 
     async def main() -> None:
