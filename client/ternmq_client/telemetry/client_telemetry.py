@@ -45,7 +45,6 @@ class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
         self.telemetry = telemetry
         self.sampler = telemetry.sampler(random)
         self._counts = telemetry.begin_counts()
-        self._attributes: dict[OperationKey, Attributes] = {}
         self._unsettled: dict[tuple[MessageQueue, int], list[Link]] = {}
 
     def __enter__(self) -> Self:
@@ -85,10 +84,7 @@ class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
     @harmless
     def record(self, key: OperationKey, began_s: float) -> None:
         """Record the duration of one request, as `answered` does."""
-        attributes = self._attributes.get(key)
-        if attributes is None:
-            attributes = self._attributes[key] = attributes_of(key)
-        self.telemetry.record_operation(self.now_s() - began_s, attributes)
+        self.telemetry.record_operation(self.now_s() - began_s, attributes_of(key))
 
     def count_sent(self, key: OperationKey, count: int) -> None:
         """Count messages that were sent, or failed to be."""

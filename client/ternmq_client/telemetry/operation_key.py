@@ -1,9 +1,12 @@
 """Keys of operations, and their attributes by OpenTelemetry's semantic conventions. Pure."""
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
 OperationName: TypeAlias = Literal["create", "send", "receive", "process", "settle"]
-Attributes: TypeAlias = dict[str, str | int | tuple[str, ...]]
+AttributeValue: TypeAlias = str | int | tuple[str, ...]
+Attributes: TypeAlias = dict[str, AttributeValue]
 
 
 class OperationKey(NamedTuple):
@@ -23,7 +26,8 @@ class OperationKey(NamedTuple):
     """Name of the failure; empty = none."""
 
 
-def attributes_of(key: OperationKey) -> Attributes:
+@lru_cache(maxsize=1024)
+def attributes_of(key: OperationKey) -> Mapping[str, AttributeValue]:
     """Return the attributes of an operation, without those that are unknown."""
     attributes: Attributes = {
         "messaging.system": "rocketmq",
@@ -36,10 +40,11 @@ def attributes_of(key: OperationKey) -> Attributes:
         attributes["messaging.consumer.group.name"] = key.group
     if key.error:
         attributes["error.type"] = key.error
-    return attributes | server_attributes(key.address)
+    return {**attributes, **server_attributes(key.address)}
 
 
-def server_attributes(address: str) -> Attributes:
+@lru_cache(maxsize=1024)
+def server_attributes(address: str) -> Mapping[str, AttributeValue]:
     """Return the attributes of a broker's `HOST:PORT`; none for an empty one."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():

@@ -1,12 +1,20 @@
 """Telemetry of clients by OpenTelemetry, which is imported when a `Telemetry` is made."""
 
+import re
+import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from ternmq_client.telemetry.operation_key import Attributes, OperationKey, attributes_of, span_name
+from ternmq_client.telemetry.operation_key import (
+    Attributes,
+    AttributeValue,
+    OperationKey,
+    attributes_of,
+    span_name,
+)
 from ternmq_client.telemetry.trace_sampler import TraceSampler
 from ternmq_model.arguments import is_kind
 from ternmq_model.errors import ConfigError, MissingPackage
@@ -23,8 +31,17 @@ if TYPE_CHECKING:
 TRACE_PARENT: Final = "traceparent"
 """Property with the W3C context of a message's creation; `tracestate` stands beside it."""
 
+TRACE_STATE: Final = "tracestate"
+
 TRACE_PARENT_NAME: Final = encode_name(TRACE_PARENT)
 """Name of the property in a record, for a search without decoding."""
+
+_SAMPLED_CONTEXT: Final = re.compile(
+    "(?!ff)(..)-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f][13579bdf])(-.*)?"
+)
+"""Context with the flag of sampled messages. Versions after 00 may have more behind it."""
+
+AnyAttributes: TypeAlias = Mapping[str, AttributeValue]
 
 Counts: TypeAlias = dict[OperationKey, int]
 """Numbers of messages by operation."""
@@ -69,7 +86,6 @@ class Telemetry:
     ) -> None:
         try:
             from opentelemetry import context, metrics, trace
-            from opentelemetry.trace.propagation import tracecontext
         except ImportError:
             raise MissingPackage(
                 f"Telemetry needs OpenTelemetry, which is not installed: {install_command('otel')}"
@@ -78,15 +94,16 @@ class Telemetry:
             raise ConfigError("telemetry.trace_ratio", trace_ratio, "must be 0 to 1")
         self.trace_ratio = trace_ratio
         self._context = context
+        self._no_context = context.Context()
+        self._outside = trace.set_span_in_context(trace.INVALID_SPAN, self._no_context)
         self._get_context = context.get_current
         self._trace = trace
-        self._propagator = tracecontext.TraceContextTextMapPropagator()
         self._observation: type[Observation] = metrics.Observation
         self._tracer = trace.get_tracer("ternmq", __version__, tracer_provider)
-        self._open: list[MessageCounts] = []
-        self._ended = MessageCounts()
+        self._counts: tuple[MessageCounts, ...] = (MessageCounts(),)
+        self._changing_counts = threading.Lock()
         meter = metrics.get_meter("ternmq", __version__, meter_provider)
-        self._durations: deque[tuple[Histogram, float, Attributes]] = deque()
+        self._durations: deque[tuple[Histogram, float, AnyAttributes]] = deque()
         self._operation_duration = meter.create_histogram(
             "messaging.client.operation.duration",
             "s",
@@ -112,16 +129,17 @@ class Telemetry:
             "Messages that consumers delivered to the application.",
         )
 
-    def record_operation(self, took_s: float, attributes: Attributes) -> None:
+    def record_operation(self, took_s: float, attributes: AnyAttributes) -> None:
         """Record the duration of a request. Any thread may call it."""
         self._record(self._operation_duration, took_s, attributes)
 
-    def record_process(self, took_s: float, attributes: Attributes) -> None:
+    def record_process(self, took_s: float, attributes: AnyAttributes) -> None:
         """Record the duration of a listener call. Any thread may call it."""
         self._record(self._process_duration, took_s, attributes)
 
-    def _record(self, histogram: "Histogram", took_s: float, attributes: Attributes) -> None:
-        # A record among other work takes 30 us, and 7 us among others of its kind.
+    def _record(self, histogram: "Histogram", took_s: float, attributes: AnyAttributes) -> None:
+        # A record among other work takes 30 us, and 7 us among others of its kind. The span that is
+        # current when they are passed on is none of theirs: they have no exemplars.
         self._durations.append((histogram, took_s, attributes))
         if len(self._durations) >= _DURATIONS_MAX:
             self._flush()
@@ -131,7 +149,7 @@ class Telemetry:
         with suppress(IndexError):
             while True:
                 histogram, took_s, attributes = self._durations.popleft()
-                histogram.record(took_s, attributes)
+                histogram.record(took_s, attributes, self._outside)
 
     def sampler(self, random: Random) -> TraceSampler:
         """Return the sampler of one client."""
@@ -140,15 +158,21 @@ class Telemetry:
     def begin_counts(self) -> MessageCounts:
         """Return the counts of a new client."""
         counts = MessageCounts()
-        self._open.append(counts)
+        with self._changing_counts:
+            self._counts = (*self._counts, counts)
         return counts
 
     def end_counts(self, counts: MessageCounts) -> None:
         """Keep the final counts of a client."""
         self._flush()
-        self._open.remove(counts)
-        _add(self._ended.sent, counts.sent)
-        _add(self._ended.consumed, counts.consumed)
+        with self._changing_counts:
+            ended = MessageCounts()
+            for each in (self._counts[0], counts):
+                _add(ended.sent, each.sent)
+                _add(ended.consumed, each.consumed)
+            # At once: a reader on another thread sees the messages in one place, and in one alone.
+            others = (each for each in self._counts[1:] if each is not counts)
+            self._counts = (ended, *others)
 
     def is_recording(self) -> bool:
         """Return whether the caller runs inside a recording span."""
@@ -178,7 +202,7 @@ class Telemetry:
         """
         return self._tracer.start_span(
             span_name(key),
-            self._context.Context() if is_root else None,
+            self._no_context if is_root else None,
             self._trace.SpanKind[kind],
             {**attributes_of(key), **attributes},
             links,
@@ -197,10 +221,13 @@ class Telemetry:
             span: Span of the creation; None = the current one.
         """
         span = self._trace.get_current_span() if span is None else span
-        properties: dict[str, str] = {}
-        if span.is_recording():
-            self._propagator.inject(properties, self._trace.set_span_in_context(span))
-        return {name: value for name, value in properties.items() if value}
+        created = span.get_span_context()
+        if not span.is_recording() or not created.is_valid:
+            return {}
+        ids = f"{created.trace_id:032x}-{created.span_id:016x}"
+        parent = {TRACE_PARENT: f"00-{ids}-{created.trace_flags:02x}"}
+        state = created.trace_state.to_header() if created.trace_state else ""
+        return {**parent, TRACE_STATE: state} if state else parent
 
     def link(self, span: "Span") -> "Link":
         """Return a link to `span`."""
@@ -214,13 +241,21 @@ class Telemetry:
         """
         found: list[Link] = []
         for carrier in carriers:
-            if TRACE_PARENT in carrier:
-                empty = self._context.Context()
-                created = self._trace.get_current_span(self._propagator.extract(carrier, empty))
-                creation = created.get_span_context()
-                if creation.is_valid and creation.trace_flags.sampled:
-                    found.append(self._trace.Link(creation))
+            # Not by OpenTelemetry's propagator, which logs a warning for each strange property.
+            match = _SAMPLED_CONTEXT.fullmatch(carrier.get(TRACE_PARENT, ""))
+            if match is None or (match[1] == "00" and match[5]):
+                continue
+            flags = self._trace.TraceFlags(int(match[4], 16))
+            created = self._trace.SpanContext(int(match[2], 16), int(match[3], 16), True, flags)
+            if created.is_valid:
+                found.append(self._trace.Link(created))
         return found
+
+    def current_has(self, links: Sequence["Link"]) -> bool:
+        """Return whether the current span has one of `links`."""
+        current: Sequence[Link] = getattr(self._trace.get_current_span(), "links", ())
+        ids = {each.context.span_id for each in links}
+        return any(each.context.span_id in ids for each in current)
 
     def enter(self, span: "Span | None") -> "Token[Context]":
         """Make `span` the current one, in a context with nothing else; None = no span.
@@ -228,7 +263,7 @@ class Telemetry:
         Returns:
             Token for `leave`, which the same thread or task calls.
         """
-        context = self._context.Context()
+        context = self._no_context
         if span is not None:
             context = self._trace.set_span_in_context(span, context)
         return self._context.attach(context)
@@ -238,10 +273,10 @@ class Telemetry:
         self._context.detach(token)
 
     def _observe_sent(self, _options: "CallbackOptions") -> Iterable["Observation"]:
-        return self._observe([each.sent for each in (self._ended, *self._open)])
+        return self._observe([each.sent for each in self._counts])
 
     def _observe_consumed(self, _options: "CallbackOptions") -> Iterable["Observation"]:
-        return self._observe([each.consumed for each in (self._ended, *self._open)])
+        return self._observe([each.consumed for each in self._counts])
 
     def _observe(self, every: Sequence[Counts]) -> list["Observation"]:
         """Return the sums of counts. An exporter's thread calls it; `dict` copies are atomic."""

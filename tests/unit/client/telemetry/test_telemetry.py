@@ -2,9 +2,14 @@
 
 import subprocess
 import sys
+from threading import Thread
 from typing import Any
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.metrics import CallbackOptions
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
@@ -13,6 +18,7 @@ from ternmq_client.telemetry.operation_key import OperationKey
 from ternmq_client.telemetry.telemetry import TRACE_PARENT, Telemetry
 from ternmq_model.errors import ConfigError, MissingPackage
 
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 NOT_IMPORTED = """
 import sys, ternmq
 ternmq.Producer("group", client=ternmq.ClientConfig())
@@ -65,11 +71,72 @@ def test_links_pass_over_unsampled_and_unreadable_contexts() -> None:
     assert not Telemetry().links({TRACE_PARENT: text} for text in texts)
 
 
-def test_trace_state_travels_beside_the_parent() -> None:
+@pytest.mark.parametrize(
+    ("text", "is_linked"),
+    [
+        (PARENT, True),
+        ("cc" + PARENT[2:] + "-later", True),
+        (PARENT + "-later", False),
+        ("ff" + PARENT[2:], False),
+        (PARENT.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32), False),
+        (PARENT.replace("b7ad6b7169203331", "0" * 16), False),
+        (PARENT.upper(), False),
+        (PARENT + "\n", False),
+        ("x" * 30_000, False),
+    ],
+)
+def test_contexts_are_read_by_their_rules_without_a_word(
+    text: str, is_linked: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    carrier = {TRACE_PARENT: text, "tracestate": "=,;\n" * 1000}
+    links = Telemetry().links([carrier])
+    assert [link.context.span_id for link in links] == [0xB7AD6B7169203331] * is_linked
+    assert not caplog.records
+
+
+def test_trace_state_of_the_parent_travels_beside_the_context() -> None:
     telemetry = Telemetry(TracerProvider())
-    own = {
-        TRACE_PARENT: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-        "tracestate": "vendor=1",
-    }
-    (link,) = telemetry.links([own])
-    assert link.context.trace_state.to_header() == "vendor=1"
+    state = trace.TraceState([("vendor", "1")])
+    flags = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+    parent = trace.NonRecordingSpan(trace.SpanContext(1, 2, True, flags, state))
+    with trace.use_span(parent):
+        span = telemetry.start(OperationKey("send"), "PRODUCER", {})
+    carrier = telemetry.carrier(span)
+    assert carrier["tracestate"] == "vendor=1"
+    assert carrier[TRACE_PARENT].startswith(f"00-{1:032x}-")
+
+
+def test_durations_are_no_examples_of_the_span_that_passes_them_on() -> None:
+    reader = InMemoryMetricReader()
+    telemetry = Telemetry(TracerProvider(), MeterProvider([reader]))
+    span = telemetry.start(OperationKey("send"), "PRODUCER", {})
+    with trace.use_span(span):
+        for _ in range(100):
+            telemetry.record_operation(0.1, {"a": 1})
+    data: Any = reader.get_metrics_data()
+    (point,) = data.resource_metrics[0].scope_metrics[0].metrics[0].data.data_points
+    assert point.count == 100
+    assert not any(example.span_id for example in point.exemplars)
+
+
+def test_sums_never_fall_while_clients_come_and_go() -> None:
+    reader = InMemoryMetricReader()
+    telemetry = Telemetry(TracerProvider(), MeterProvider([reader]))
+
+    def run() -> None:
+        for _ in range(300):
+            counts = telemetry.begin_counts()
+            counts.sent[OperationKey("send")] = 1
+            telemetry.end_counts(counts)
+
+    threads = [Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    seen: list[float] = [0]
+    while any(thread.is_alive() for thread in threads):
+        seen.append(sum(each.value for each in telemetry._observe_sent(CallbackOptions())))
+    for thread in threads:
+        thread.join()
+    seen.append(sum(each.value for each in telemetry._observe_sent(CallbackOptions())))
+    assert seen == sorted(seen)
+    assert seen[-1] == 900
