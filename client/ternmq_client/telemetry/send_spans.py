@@ -5,17 +5,23 @@ import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, overload
 
 from ternmq_client.telemetry.client_telemetry import ClientTelemetry, error_type
 from ternmq_client.telemetry.harmless import harmless
-from ternmq_client.telemetry.operation_key import Attributes, OperationKey, server_attributes
-from ternmq_client.telemetry.telemetry import TRACE_PARENT
+from ternmq_client.telemetry.operation_key import (
+    Attributes,
+    AttributeValue,
+    OperationKey,
+    server_attributes,
+)
+from ternmq_client.telemetry.telemetry import TRACE_PARENT, TRACE_STATE
 from ternmq_model.errors import TernError
 from ternmq_model.message import Message, SendManyFailed, SendResult, SystemMessage
 from ternmq_model.message_id import host_text
 from ternmq_model.properties import TRANSACTION_PREPARED
+from ternmq_model.record.format import PROPERTIES_BYTES_MAX
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -31,6 +37,9 @@ EndSpan = Callable[[SendOutcome], None]
 EndSpans = Callable[[Callable[[int], SendOutcome]], None]
 """Ends the spans of a call, by a function that returns the outcome of each position."""
 
+_ROOM_BYTES: Final = 2048
+"""Bytes that a context takes of a message's properties at most, with those of the client."""
+
 _HALVES_MAX: Final = 4096
 """Most half messages whose contexts wait for the end of the transaction."""
 
@@ -40,7 +49,8 @@ class SendSpans:
 
     A single message has a span `send`. The messages of a call with many have a span `create` each,
     and the call a span `send` with links to them. A message that has a context of its own keeps it,
-    and its span has a link to that context. An error in here never fails a message.
+    and its span has a link to that context; one that was copied from the message in hand, to which
+    the current span has a link, does not. An error in here never fails a message.
 
     Args:
         telemetry: Telemetry of the client.
@@ -80,10 +90,17 @@ class SendSpans:
         self, message: Message, operation: Literal["create", "send"]
     ) -> tuple[Message, "Span"]:
         key = OperationKey(operation, topic=message.topic)
+        has_room = not (message.properties or message.keys) or (
+            len(message.encoded_properties()) < PROPERTIES_BYTES_MAX - _ROOM_BYTES
+        )
         links = self._telemetry.links([message.properties])
         span = self._telemetry.start(key, "PRODUCER", attributes_of_message(message), links)
-        if TRACE_PARENT not in message.properties and (carrier := self._telemetry.carrier(span)):
-            message = replace(message, properties={**message.properties, **carrier})
+        is_own = TRACE_PARENT in message.properties and not self._telemetry.current_has(links)
+        if has_room and not is_own and (carrier := self._telemetry.carrier(span)):
+            properties = {**message.properties, **carrier}
+            if TRACE_STATE not in carrier:  # that of the copied context
+                properties.pop(TRACE_STATE, None)
+            message = replace(message, properties=properties)
         return message, span
 
     @harmless
@@ -93,7 +110,7 @@ class SendSpans:
         if isinstance(outcome, SendResult):
             span.set_attributes(
                 {
-                    **server_attributes(host_text(outcome.store_host)),
+                    **_server_of(outcome.store_host),
                     "messaging.message.id": outcome.message_id,
                     "messaging.destination.partition.id": str(outcome.queue.queue_id),
                 }
@@ -249,6 +266,11 @@ def attributes_of_message(message: Message) -> Attributes:
     if message.deliver_at_ms:
         attributes["messaging.rocketmq.message.delivery_timestamp"] = message.deliver_at_ms
     return attributes
+
+
+@lru_cache(maxsize=1024)
+def _server_of(store_host: bytes) -> Mapping[str, AttributeValue]:
+    return server_attributes(host_text(store_host))
 
 
 def _unknown(_index: int) -> None:

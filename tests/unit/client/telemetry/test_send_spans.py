@@ -96,6 +96,32 @@ def test_copy_keeps_the_attributes_of_the_client() -> None:
     assert half.properties == {"a": "1"}
 
 
+def test_message_that_is_sent_on_gets_a_context_of_its_own() -> None:
+    spans, exporter = spans_of()
+    received, _ = spans.begin(Message("t", b"", properties={"a": "1", "tracestate": "old=1"}))
+    carrier = dict(received.properties) | {"tracestate": "old=1"}
+    sent_on = Message("t", b"", properties=carrier)
+    links = Telemetry().links([carrier])
+    with TracerProvider().get_tracer("app").start_as_current_span("process t", links=links):
+        message, end = spans.begin(sent_on)
+    kept, _ = spans.begin(sent_on)  # no message is in hand: a context that the application chose
+    end(None)
+    (span,) = exporter.get_finished_spans()
+    assert span.context is not None
+    assert f"{span.context.span_id:016x}" in message.properties[TRACE_PARENT]
+    assert message.properties.keys() == {"a", TRACE_PARENT}
+    assert kept.properties == carrier
+
+
+def test_message_without_room_for_a_context_is_sent_as_it_is() -> None:
+    spans, exporter = spans_of()
+    full = Message("t", b"", properties={"a": "x" * 32_000})
+    message, end = spans.begin(full)
+    end(None)
+    assert message is full
+    assert len(exporter.get_finished_spans()) == 1
+
+
 def test_failure_of_a_call_ends_every_span_with_its_error() -> None:
     spans, exporter = spans_of()
 
