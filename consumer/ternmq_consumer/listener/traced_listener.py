@@ -1,6 +1,7 @@
 """Traced listeners: the process spans and durations of an application's listener."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from ternmq_client.telemetry.client_telemetry import ClientTelemetry, error_type
@@ -89,6 +90,7 @@ def traced_listener(
     """
     begin = harmless(_BEGINNERS[kind])
 
+    @wraps(listener)
     def call(argument: T) -> Any:
         span = begin(argument, telemetry, group)
         try:
@@ -101,6 +103,7 @@ def traced_listener(
             span.end(answer=answer)
         return answer
 
+    @wraps(listener)
     async def call_async(argument: T) -> Any:
         span = begin(argument, telemetry, group)
         try:

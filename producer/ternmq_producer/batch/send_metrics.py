@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ternmq_client.telemetry.client_telemetry import ClientTelemetry, error_type
+from ternmq_client.telemetry.harmless import harmless
 from ternmq_client.telemetry.operation_key import OperationKey
 from ternmq_model.errors import TernError
 from ternmq_model.message_id import host_text
@@ -19,6 +20,7 @@ class SendMetrics:
         self._telemetry = telemetry
         self._keys: dict[tuple[bytes, bytes], OperationKey] = {}
 
+    @harmless
     def answered(
         self, batch: ProducerBatch, failures: Sequence[SendFailure], store_host: bytes
     ) -> None:
@@ -36,6 +38,7 @@ class SendMetrics:
             key = key._replace(error=error_type(failures[0].error))
         self._telemetry.record(key, batch.written_at_s)
 
+    @harmless
     def failed(self, pending: Pending, error: TernError) -> None:
         """Count messages that failed for good."""
         key = OperationKey("send", topic=pending.topic.decode(), error=error_type(error))
