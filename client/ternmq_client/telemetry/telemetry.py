@@ -37,7 +37,7 @@ TRACE_PARENT_NAME: Final = encode_name(TRACE_PARENT)
 """Name of the property in a record, for a search without decoding."""
 
 _SAMPLED_CONTEXT: Final = re.compile(
-    "(?!ff)(..)-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f][13579bdf])(-.*)?"
+    "(?!ff)([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f][13579bdf])(-.*)?"
 )
 """Context with the flag of sampled messages. Versions after 00 may have more behind it."""
 

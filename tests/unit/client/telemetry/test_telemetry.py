@@ -81,6 +81,7 @@ def test_links_pass_over_unsampled_and_unreadable_contexts() -> None:
         (PARENT.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32), False),
         (PARENT.replace("b7ad6b7169203331", "0" * 16), False),
         (PARENT.upper(), False),
+        ("g0" + PARENT[2:], False),
         (PARENT + "\n", False),
         ("x" * 30_000, False),
     ],
