@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, overload
 
 from ternmq_client.telemetry.client_telemetry import ClientTelemetry, error_type
 from ternmq_client.telemetry.harmless import harmless
@@ -24,7 +24,7 @@ from ternmq_model.properties import TRANSACTION_PREPARED
 from ternmq_model.record.format import PROPERTIES_BYTES_MAX
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span
+    from opentelemetry.trace import Link, Span
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +37,15 @@ EndSpan = Callable[[SendOutcome], None]
 EndSpans = Callable[[Callable[[int], SendOutcome]], None]
 """Ends the spans of a call, by a function that returns the outcome of each position."""
 
+Created: TypeAlias = "tuple[Message, Span | None]"
+CreateSpan: TypeAlias = Callable[[Message], Created]
+BeginCall: TypeAlias = "Callable[[Sequence[Link]], Span | None]"
+
 _ROOM_BYTES: Final = 2048
 """Bytes that a context takes of a message's properties at most, with those of the client."""
+
+_CREATIONS_MAX: Final = 16
+"""Most spans `create` of a call: the SDK keeps 128 links of a span, and each takes 50 us."""
 
 _HALVES_MAX: Final = 4096
 """Most half messages whose contexts wait for the end of the transaction."""
@@ -47,10 +54,11 @@ _HALVES_MAX: Final = 4096
 class SendSpans:
     """Spans of one producer's sampled messages. Owned by it and used on its loop.
 
-    A single message has a span `send`. The messages of a call with many have a span `create` each,
-    and the call a span `send` with links to them. A message that has a context of its own keeps it,
-    and its span has a link to that context; one that was copied from the message in hand, to which
-    the current span has a link, does not. An error in here never fails a message.
+    A single message has a span `send`. The messages of a call with a few traced ones have a span
+    `create` each, and the call a span `send` with links to them; of more, its span is the creation.
+    A message that has a context of its own keeps it, and its span has a link to that context; one
+    that was copied from the message in hand, to which the current span has a link, does not. An
+    error in here never fails a message.
 
     Args:
         telemetry: Telemetry of the client.
@@ -59,6 +67,8 @@ class SendSpans:
     def __init__(self, telemetry: ClientTelemetry) -> None:
         self._telemetry = telemetry.telemetry
         self._sampler = telemetry.sampler
+        self._start = harmless(self._telemetry.start)
+        self._carry = harmless(self._with_context)
         self._halves: dict[str, Mapping[str, str]] = {}
 
     def takes(self) -> bool:
@@ -90,18 +100,23 @@ class SendSpans:
         self, message: Message, operation: Literal["create", "send"]
     ) -> tuple[Message, "Span"]:
         key = OperationKey(operation, topic=message.topic)
-        has_room = not (message.properties or message.keys) or (
-            len(message.encoded_properties()) < PROPERTIES_BYTES_MAX - _ROOM_BYTES
-        )
         links = self._telemetry.links([message.properties])
         span = self._telemetry.start(key, "PRODUCER", attributes_of_message(message), links)
-        is_own = TRACE_PARENT in message.properties and not self._telemetry.current_has(links)
-        if has_room and not is_own and (carrier := self._telemetry.carrier(span)):
-            properties = {**message.properties, **carrier}
-            if TRACE_STATE not in carrier:  # that of the copied context
-                properties.pop(TRACE_STATE, None)
-            message = replace(message, properties=properties)
-        return message, span
+        return self._with_context(message, span), span
+
+    def _with_context(self, message: Message, span: "Span") -> Message:
+        """Return `message` with the context of `span`, unless it has its own one, or no room."""
+        if TRACE_PARENT in message.properties and not self._telemetry.current_has(
+            self._telemetry.links([message.properties])
+        ):
+            return message
+        carrier = self._telemetry.carrier(span)
+        if not carrier or not _has_room(message):
+            return message
+        properties = {**message.properties, **carrier}
+        if TRACE_STATE not in carrier:  # that of the copied context
+            properties.pop(TRACE_STATE, None)
+        return replace(message, properties=properties)
 
     @harmless
     def _end(self, message: Message, span: "Span | None", outcome: SendOutcome) -> None:
@@ -129,32 +144,58 @@ class SendSpans:
 
     def begin_many(
         self, messages: Mapping[int, Message], count: int
-    ) -> tuple[Mapping[int, Message], EndSpans]:
+    ) -> tuple[Mapping[int, Message], EndSpans] | None:
         """Return traced messages with their contexts, and the function that ends the spans.
+
+        None = OpenTelemetry failed, and no message is traced.
 
         Args:
             messages: Messages to trace, by position in the call.
             count: Number of messages of the call, traced or not.
         """
-        began_ns = time.time_ns()
-        created = {index: self._try(message, "create") for index, message in messages.items()}
+        if (begun := self._begin_call(list(messages.values()), count)) is None:
+            return None
+        create, begin = begun
+        created = {index: create(message) for index, message in messages.items()}
         traced = {index: message for index, (message, _) in created.items()}
-        return traced, partial(self._end_call, created, count, began_ns)
+        return traced, partial(self._end_call, begin, created)
+
+    @harmless
+    def _begin_call(self, picked: Sequence[Message], count: int) -> "tuple[CreateSpan, BeginCall]":
+        """Return what traces a message of a call, and what begins, or has begun, the call's span.
+
+        A few messages have a span `create` each, to which that of the call has links. Of more, the
+        span of the call is the creation.
+
+        Args:
+            picked: Messages to trace.
+            count: Number of messages of the call, traced or not.
+        """
+        topics = {message.topic for message in picked}
+        key = OperationKey("send", topic=topics.pop() if len(topics) == 1 else "")
+        attributes: Attributes = {"messaging.batch.message_count": count}
+        if len(picked) <= _CREATIONS_MAX:
+            create = partial(self._try, operation="create")
+            begin = partial(self._start, key, "CLIENT", attributes, began_ns=time.time_ns())
+            return create, begin
+        links = self._telemetry.links(message.properties for message in picked)
+        span = self._start(key, "PRODUCER", attributes, links)
+
+        def create_in_call(message: Message) -> tuple[Message, None]:
+            return (span and self._carry(message, span)) or message, None
+
+        return create_in_call, lambda _links: span
 
     @harmless
     def _end_call(
         self,
-        created: Mapping[int, tuple[Message, "Span | None"]],
-        count: int,
-        began_ns: int,
+        begin: BeginCall,
+        created: Mapping[int, Created],
         outcome_of: Callable[[int], SendOutcome],
     ) -> None:
-        """Record the span of a call with `count` messages, and end those of its messages."""
-        topics = {message.topic for message, _ in created.values()}
-        key = OperationKey("send", topic=topics.pop() if len(topics) == 1 else "")
+        """End the spans of a call and of its messages."""
         links = [self._telemetry.link(span) for _, span in created.values() if span is not None]
-        attributes: Attributes = {"messaging.batch.message_count": count}
-        call = harmless(self._telemetry.start)(key, "CLIENT", attributes, links, began_ns=began_ns)
+        call = begin(links)
         failure: TernError | None = None
         for index, (message, span) in created.items():
             outcome = outcome_of(index)
@@ -177,8 +218,11 @@ class SendSpans:
         picked = self.picks(len(messages))
         if not picked:
             return await send(messages)
-        began_ns = time.time_ns()
-        traced = TracedMessages(messages, picked, partial(self._try, operation="create"))
+        begun = self._begin_call([messages[at] for at in picked], len(messages))
+        if begun is None:
+            return await send(messages)
+        create, begin = begun
+        traced = TracedMessages(messages, picked, create)
         outcome_of: Callable[[int], SendOutcome] = _unknown
         try:
             results = await send(traced)
@@ -191,7 +235,7 @@ class SendSpans:
             outcome_of = lambda _index: failure  # noqa: E731
             raise
         finally:
-            self._end_call(traced.created, len(messages), began_ns, outcome_of)
+            self._end_call(begin, traced.created, outcome_of)
         return results
 
 
@@ -211,12 +255,12 @@ class TracedMessages(Sequence[Message]):
         self,
         messages: Sequence[Message],
         picked: Sequence[int],
-        create: Callable[[Message], tuple[Message, "Span | None"]],
+        create: CreateSpan,
     ) -> None:
         self._messages = messages
         self._picked = picked
         self._create = create
-        self.created: dict[int, tuple[Message, Span | None]] = {}
+        self.created: dict[int, Created] = {}
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -271,6 +315,16 @@ def attributes_of_message(message: Message) -> Attributes:
 @lru_cache(maxsize=1024)
 def _server_of(store_host: bytes) -> Mapping[str, AttributeValue]:
     return server_attributes(host_text(store_host))
+
+
+def _has_room(message: Message) -> bool:
+    """Return whether the properties of a message have room for a context."""
+    if not (message.properties or message.keys):
+        return True
+    try:
+        return len(message.encoded_properties()) < PROPERTIES_BYTES_MAX - _ROOM_BYTES
+    except TernError:  # its send raises the error
+        return False
 
 
 def _unknown(_index: int) -> None:

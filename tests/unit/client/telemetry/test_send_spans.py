@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind
 
 from ternmq_client.telemetry import send_spans
 from ternmq_client.telemetry.client_telemetry import ClientTelemetry
@@ -136,6 +139,39 @@ def test_failure_of_a_call_ends_every_span_with_its_error() -> None:
     assert len(found[-1].links) == 2
     assert (found[-1].start_time or 0) <= (found[0].start_time or 0)
     assert {str((span.attributes or {})["error.type"]) for span in found} == {"Unreachable"}
+
+
+def test_span_of_a_call_with_many_traced_messages_is_their_creation() -> None:
+    spans, exporter = spans_of()
+    own = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    before = [Message("t", b"")] * 20 + [Message("t", b"", properties={TRACE_PARENT: own})]
+    found: list[str] = []
+
+    async def send(messages: Sequence[Message]) -> Sequence[SendResult]:
+        found.extend(message.properties[TRACE_PARENT] for message in messages[:])
+        return [result("a")] * len(messages)
+
+    asyncio.run(spans.send_many(before, send))
+    (span,) = exporter.get_finished_spans()
+    assert span.context is not None
+    assert (span.name, span.kind, len(span.links)) == ("send t", SpanKind.PRODUCER, 1)
+    assert (span.attributes or {})["messaging.batch.message_count"] == 21
+    assert len(set(found)) == 2
+    assert found[-1] == own
+    assert f"{span.context.span_id:016x}" in found[0]
+
+
+@pytest.mark.parametrize("wrong", [{"topic": ["t"]}, {"properties": None}, {"body": None}])
+@pytest.mark.parametrize("count", [1, 20])
+def test_illegal_messages_of_a_call_are_sent_as_they_are(wrong: dict[str, Any], count: int) -> None:
+    spans, _ = spans_of()
+    illegal = replace(Message("t", b""), **wrong)
+
+    async def send(messages: Sequence[Message]) -> Sequence[SendResult]:
+        assert [message.body for message in messages[:]] == [illegal.body] * count
+        return [result("a")] * len(messages)
+
+    assert len(asyncio.run(spans.send_many([illegal] * count, send))) == count
 
 
 def test_cancelled_call_ends_every_span() -> None:
