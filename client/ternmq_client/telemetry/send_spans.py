@@ -1,7 +1,6 @@
 """Spans of the messages that one producer sends: their contexts travel as properties."""
 
 import logging
-import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +23,7 @@ from ternmq_model.properties import TRANSACTION_PREPARED
 from ternmq_model.record.format import PROPERTIES_BYTES_MAX
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Link, Span
+    from opentelemetry.trace import Span
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +38,6 @@ EndSpans = Callable[[Callable[[int], SendOutcome]], None]
 
 Created: TypeAlias = "tuple[Message, Span | None]"
 CreateSpan: TypeAlias = Callable[[Message], Created]
-BeginCall: TypeAlias = "Callable[[Sequence[Link]], Span | None]"
 
 _ROOM_BYTES: Final = 2048
 """Bytes that a context takes of a message's properties at most, with those of the client."""
@@ -155,14 +153,16 @@ class SendSpans:
         """
         if (begun := self._begin_call(list(messages.values()), count)) is None:
             return None
-        create, begin = begun
+        call, create = begun
         created = {index: create(message) for index, message in messages.items()}
         traced = {index: message for index, (message, _) in created.items()}
-        return traced, partial(self._end_call, begin, created)
+        return traced, partial(self._end_call, call, created)
 
     @harmless
-    def _begin_call(self, picked: Sequence[Message], count: int) -> "tuple[CreateSpan, BeginCall]":
-        """Return what traces a message of a call, and what begins, or has begun, the call's span.
+    def _begin_call(
+        self, picked: Sequence[Message], count: int
+    ) -> "tuple[Span | None, CreateSpan]":
+        """Return the span of a call, and what traces a message of it.
 
         A few messages have a span `create` each, to which that of the call has links. Of more, the
         span of the call is the creation.
@@ -175,30 +175,29 @@ class SendSpans:
         key = OperationKey("send", topic=topics.pop() if len(topics) == 1 else "")
         attributes: Attributes = {"messaging.batch.message_count": count}
         if len(picked) <= _CREATIONS_MAX:
-            create = partial(self._try, operation="create")
-            begin = partial(self._start, key, "CLIENT", attributes, began_ns=time.time_ns())
-            return create, begin
+            call = self._start(key, "CLIENT", attributes)
+            return call, partial(self._try, operation="create")
         links = self._telemetry.links(message.properties for message in picked)
         span = self._start(key, "PRODUCER", attributes, links)
 
         def create_in_call(message: Message) -> tuple[Message, None]:
             return (span and self._carry(message, span)) or message, None
 
-        return create_in_call, lambda _links: span
+        return span, create_in_call
 
     @harmless
     def _end_call(
         self,
-        begin: BeginCall,
+        call: "Span | None",
         created: Mapping[int, Created],
         outcome_of: Callable[[int], SendOutcome],
     ) -> None:
         """End the spans of a call and of its messages."""
-        links = [self._telemetry.link(span) for _, span in created.values() if span is not None]
-        call = begin(links)
         failure: TernError | None = None
         for index, (message, span) in created.items():
             outcome = outcome_of(index)
+            if call is not None and span is not None:
+                call.add_link(span.get_span_context())
             self._end(message, span, outcome)
             failure = outcome if isinstance(outcome, TernError) else failure
         if call is not None:
@@ -221,7 +220,7 @@ class SendSpans:
         begun = self._begin_call([messages[at] for at in picked], len(messages))
         if begun is None:
             return await send(messages)
-        create, begin = begun
+        call, create = begun
         traced = TracedMessages(messages, picked, create)
         outcome_of: Callable[[int], SendOutcome] = _unknown
         try:
@@ -235,7 +234,7 @@ class SendSpans:
             outcome_of = lambda _index: failure  # noqa: E731
             raise
         finally:
-            self._end_call(begin, traced.created, outcome_of)
+            self._end_call(call, traced.created, outcome_of)
         return results
 
 

@@ -1,7 +1,6 @@
 """Telemetry of clients by OpenTelemetry, which is imported when a `Telemetry` is made."""
 
 import re
-import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -100,8 +99,8 @@ class Telemetry:
         self._trace = trace
         self._observation: type[Observation] = metrics.Observation
         self._tracer = trace.get_tracer("ternmq", __version__, tracer_provider)
-        self._counts: tuple[MessageCounts, ...] = (MessageCounts(),)
-        self._changing_counts = threading.Lock()
+        self._counts: list[MessageCounts] = []
+        self._free_counts: deque[MessageCounts] = deque()
         meter = metrics.get_meter("ternmq", __version__, meter_provider)
         self._durations: deque[tuple[Histogram, float, AnyAttributes]] = deque()
         self._operation_duration = meter.create_histogram(
@@ -156,23 +155,18 @@ class Telemetry:
         return TraceSampler(self.trace_ratio, random)
 
     def begin_counts(self) -> MessageCounts:
-        """Return the counts of a new client."""
+        """Return counts for a new client: those of a closed one, which it continues."""
+        # So the sums need no lock, never fall, and do not grow with the clients of a process.
+        with suppress(IndexError):
+            return self._free_counts.pop()
         counts = MessageCounts()
-        with self._changing_counts:
-            self._counts = (*self._counts, counts)
+        self._counts.append(counts)
         return counts
 
     def end_counts(self, counts: MessageCounts) -> None:
         """Keep the final counts of a client."""
         self._flush()
-        with self._changing_counts:
-            ended = MessageCounts()
-            for each in (self._counts[0], counts):
-                _add(ended.sent, each.sent)
-                _add(ended.consumed, each.consumed)
-            # At once: a reader on another thread sees the messages in one place, and in one alone.
-            others = (each for each in self._counts[1:] if each is not counts)
-            self._counts = (ended, *others)
+        self._free_counts.append(counts)
 
     def is_recording(self) -> bool:
         """Return whether the caller runs inside a recording span."""
@@ -188,7 +182,6 @@ class Telemetry:
         links: Sequence["Link"] = (),
         *,
         is_root: bool = False,
-        began_ns: int | None = None,
     ) -> "Span":
         """Start the span of an operation.
 
@@ -198,7 +191,6 @@ class Telemetry:
             attributes: Attributes beside those of the key.
             links: Contexts of creation of the operation's messages.
             is_root: True = the span begins a trace. False = it is a child of the current span.
-            began_ns: Begin of the span, Unix nanoseconds. None = now.
         """
         return self._tracer.start_span(
             span_name(key),
@@ -206,7 +198,6 @@ class Telemetry:
             self._trace.SpanKind[kind],
             {**attributes_of(key), **attributes},
             links,
-            began_ns,
         )
 
     def fail(self, span: "Span", kind: str, text: str = "") -> None:
@@ -228,10 +219,6 @@ class Telemetry:
         parent = {TRACE_PARENT: f"00-{ids}-{created.trace_flags:02x}"}
         state = created.trace_state.to_header() if created.trace_state else ""
         return {**parent, TRACE_STATE: state} if state else parent
-
-    def link(self, span: "Span") -> "Link":
-        """Return a link to `span`."""
-        return self._trace.Link(span.get_span_context())
 
     def links(self, carriers: Iterable[Mapping[str, str]]) -> list["Link"]:
         """Return links to the creations of sampled messages.

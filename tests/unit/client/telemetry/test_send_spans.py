@@ -54,7 +54,7 @@ def test_slices_of_traced_messages_have_contexts_made_once() -> None:
     assert traced.created.keys() == {1, 4}
 
 
-def test_no_send_gets_ahead_of_a_call_with_many_spans() -> None:
+def test_call_with_many_spans_is_overtaken_by_no_other_send() -> None:
     spans, _ = spans_of()
     order: list[int] = []
 

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from threading import Thread
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -121,23 +121,21 @@ def test_durations_are_no_examples_of_the_span_that_passes_them_on() -> None:
 
 
 def test_sums_never_fall_while_clients_come_and_go() -> None:
-    reader = InMemoryMetricReader()
-    telemetry = Telemetry(TracerProvider(), MeterProvider([reader]))
+    telemetry = Telemetry(TracerProvider(), MeterProvider([InMemoryMetricReader()]))
+    seen: list[float] = []
 
-    def run() -> None:
+    def run() -> int:
         for _ in range(300):
             counts = telemetry.begin_counts()
-            counts.sent[OperationKey("send")] = 1
+            key = OperationKey("send")
+            counts.sent[key] = counts.sent.get(key, 0) + 1
             telemetry.end_counts(counts)
+        return 300
 
-    threads = [Thread(target=run) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    seen: list[float] = [0]
-    while any(thread.is_alive() for thread in threads):
-        seen.append(sum(each.value for each in telemetry._observe_sent(CallbackOptions())))
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(3) as pool:
+        running = [pool.submit(run) for _ in range(3)]
+        while not all(each.done() for each in running):
+            seen.append(sum(each.value for each in telemetry._observe_sent(CallbackOptions())))
     seen.append(sum(each.value for each in telemetry._observe_sent(CallbackOptions())))
     assert seen == sorted(seen)
-    assert seen[-1] == 900
+    assert seen[-1] == sum(each.result() for each in running)
