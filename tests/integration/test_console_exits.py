@@ -80,6 +80,8 @@ MISSING: Final[dict[str, tuple[str, ...]]] = {
     "pipeline replay": ("there --topic none --dry-run",),
     "pipeline redrive": ("--group none --dry-run",),
     "pipeline report": (),
+    "generate grafana": (),
+    "generate prometheus-rules": (),
     "cert ca": (),
     "cert issue": (f"x --out {NOWHERE}",),
     "cert show": (NOWHERE,),
@@ -228,6 +230,7 @@ LOCAL: Final = {
     *SERVICES,
     *("store dump", "store check", "store repair", "broker forget-epoch", "broker repair-epoch"),
     *("cert ca", "cert issue", "cert show", "user recover"),
+    *("generate grafana", "generate prometheus-rules"),
 }
 """Verbs that ask nobody, or look into a directory before they do."""
 

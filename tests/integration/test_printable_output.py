@@ -316,6 +316,20 @@ def test_verbs_of_certificates_show_hostile_names_as_escapes(
         assert re.search(r"x\\+(x1b|u001b|1B)", done.output), done.output
 
 
+def test_generated_files_and_their_errors_show_hostile_words_as_escapes() -> None:
+    for words, exit_code in (
+        (("prometheus-rules", "--job", "x\x1b[2J"), 0),
+        (("prometheus-rules", "--runbooks", "x\x1b[2J"), 0),
+        (("prometheus-rules", "--set", "x\x1b[2J=3"), 2),
+        (("prometheus-rules", "--out", "/proc/x\x1b[2J"), 3),
+        (("grafana", "--out", "/proc/x\x1b[2J"), 3),
+    ):
+        done = run("generate", *words)
+        assert done.exit_code == exit_code, done.output
+        assert_harmless(done)
+        assert re.search(r"x\\+(x1b|u001b)", done.output), done.output
+
+
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_recovery_of_users_shows_hostile_words_as_escapes(options: Words, tmp_path: Path) -> None:
     folder = tmp_path / "x\x1b[2J\r\n\t\x7f\x9b31m"
@@ -370,6 +384,7 @@ ELSEWHERE: Final = {
     *{("store", verb) for verb in ("dump", "check", "repair")},
     *{("broker", verb) for verb in ("repair-epoch", "forget-epoch")},
     *{("cert", verb) for verb in ("ca", "issue", "show")},
+    *{("generate", what) for what in ("grafana", "prometheus-rules")},
     ("user", "recover"),
 }
 """Verbs with a test of their own here."""
