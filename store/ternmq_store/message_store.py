@@ -109,7 +109,7 @@ class MessageStore:
         self.feed = LogFeed(files, opened.log, opened.session, self.reads)
         self.searches = KeySearches(opened, self.reads)
         self.verification = Verification(opened, self.reads, clock)
-        newest = self._dispatcher.stored_at_ms or self.reads.newest_stored_at_ms()
+        newest = self._dispatcher.stored_at_ms or opened.newest_stored_at_ms()
         self._dispatcher.stored_at_ms = newest
         self.last_stored_at_ms = opened.stored_at_ms or newest
         """Store time of the last record, never above a clock that was set back before the start."""

@@ -135,3 +135,15 @@ class OpenedFiles:
 
     index: IndexFiles | None = None
     """Index of message keys; None when the store has none."""
+
+    def newest_stored_at_ms(self) -> int:
+        """Return the store time of the last readable message of the log; 0 if there is none.
+
+        Other messages may have a later store time, if the clock was ahead at their storage.
+        """
+        units = [unit for queue in self.queues if (unit := queue.last_unit()) is not None]
+        for unit in sorted(units, key=lambda unit: unit.offset, reverse=True):
+            record = self.log.record_at(unit.offset, self.dispatcher.offset)
+            if record is not None and record.header.stored_at_ms:
+                return record.header.stored_at_ms
+        return 0

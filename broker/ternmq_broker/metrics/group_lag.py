@@ -90,12 +90,12 @@ class LagMetrics:
         return QueueLag(queue_id, begin, pulled, end)
 
     def _unknown(self, topic: str, lag: QueueLag, before: dict[_Place, int]) -> Iterator[_Place]:
-        """Yield the messages of a lag whose store times the last scrape did not know."""
-        times_ms = self._times_ms
+        """Yield the messages of a lag whose store times are not known without the disk."""
+        times_ms, stored_at_ms = self._times_ms, self._env.store.searches.time_in_memory
         for offset in (lag.next_unacknowledged, lag.next_ready):
             place = (topic, lag.queue_id, offset)
             if offset < lag.end and place not in times_ms:
-                at_ms = times_ms[place] = before.get(place, 0)
+                at_ms = times_ms[place] = before.get(place) or stored_at_ms(*place)
                 if not at_ms:
                     yield place
 

@@ -7,7 +7,7 @@ Source: RocketMQ `DefaultMessageStore.queryMessage`.
 """
 
 from collections.abc import Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,9 +15,9 @@ import numpy as np
 
 from ternmq_model.arrays import Ints
 from ternmq_model.index_keys import key_hash
-from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset, logic_offset
 from ternmq_model.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY, decode_properties
-from ternmq_model.record.format import Record
+from ternmq_model.record.format import HEADER_BYTES_MAX, Record, find_header
 from ternmq_store.index.index_lookup import IndexLookup
 from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.query.multi_get import MultiGet
@@ -31,7 +31,7 @@ from ternmq_store.query.time_search import (
 )
 from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX, UniqueKeySearch
 from ternmq_store.queues.offset_search import first_from
-from ternmq_store.queues.units import UNIT, Units
+from ternmq_store.queues.units import UNIT, Units, read_unit
 from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.record_reader import RecordReader
 from ternmq_store.read.store_reads import StoreReads
@@ -129,6 +129,7 @@ class KeySearches:
 
     def __init__(self, opened: OpenedFiles, reads: StoreReads) -> None:
         self._index = opened.index
+        self._log = opened.log
         self._queues = opened.queues
         self._dispatcher = opened.dispatcher
         self._reads = reads
@@ -278,6 +279,24 @@ class KeySearches:
         """Return the measurement of a range of a queue. See `QueueRangeSize`."""
         queue = self._queues.find(topic, queue_id)
         return QueueRangeSize(queue, begin, end, bytes_max=bytes_max)
+
+    def time_in_memory(self, topic: str, queue_id: int, offset: QueueOffset) -> int:
+        """Return the store time of a readable message; 0 = only the disk may have it."""
+        queue, at = self._queues.find(topic, queue_id), logic_offset(offset)
+        if queue is None or not queue.files.has(at):
+            return 0
+        if self._reads.units_in_memory_to(queue, offset) <= offset:
+            return 0
+        # By plain reads: the first touch of a page of a map takes a hundred times as long.
+        units, log = queue.files.at(at), self._log
+        with suppress(OSError):
+            place = read_unit(memoryview(units.file.read(at - units.base, UNIT_BYTES)), 0).offset
+            if log.start <= place < min(self._reads.in_memory_to(place), self._dispatcher.offset):
+                file = log.files.at(place)
+                header = find_header(file.file.read(place - file.base, HEADER_BYTES_MAX))
+                if header is not None and header.queue_offset == offset:
+                    return header.stored_at_ms
+        return 0
 
     def times_at(self, wanted: Sequence[tuple[str, int, Sequence[QueueOffset]]]) -> StoreTimeLookup:
         """Return the look-up of the store times of single messages.

@@ -25,7 +25,7 @@ from ternmq_store.log.quarantine import DamagedRange
 from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.read_request import ReadLimits, ReadRequest, ReadResult, ReadStatus
-from ternmq_store.queues.units import Unit, first_units
+from ternmq_store.queues.units import first_units
 from ternmq_store.read.cold_read import BadRecord, ColdRead, DanglingUnits
 from ternmq_store.read.log_source import LogSource
 from ternmq_store.read.map_read import newest_record, slices, take_wanted
@@ -116,19 +116,7 @@ class StoreReads:
         """Return the store time of the queue's newest readable message; 0 if it has none."""
         queue = self._queues.find(topic, queue_id)
         unit = queue.last_unit() if queue else None
-        return self._stored_at_ms(unit) if unit else 0
-
-    def newest_stored_at_ms(self) -> int:
-        """Return the store time of the last readable message of the log; 0 if there is none.
-
-        Other messages may have a later store time, if the clock was ahead at their storage.
-        """
-        units = [unit for queue in self._queues if (unit := queue.last_unit()) is not None]
-        units.sort(key=lambda unit: unit.offset, reverse=True)
-        return next((at_ms for unit in units if (at_ms := self._stored_at_ms(unit))), 0)
-
-    def _stored_at_ms(self, unit: Unit) -> int:
-        record = self._log.record_at(unit.offset, self._dispatcher.offset)
+        record = self._log.record_at(unit.offset, self._dispatcher.offset) if unit else None
         return record.header.stored_at_ms if record else 0
 
     def dispatched(self, arrivals: Sequence[Arrival]) -> None:
@@ -151,6 +139,10 @@ class StoreReads:
     def in_memory_to(self, offset: PhysicalOffset) -> int:
         """Return the end of the log in memory from `offset` on; `offset` if it is evicted."""
         return self._memory.log.end_at(offset) if offset >= self._border else offset
+
+    def units_in_memory_to(self, queue: ConsumeQueue, offset: QueueOffset) -> int:
+        """Return the end of a queue's units in memory from `offset` on; `offset` without any."""
+        return self._memory.units_of(queue).end_at(offset, self._border)
 
     def limits(self) -> tuple[ReadLimits, ReadLimits]:
         """Return RocketMQ's limits of one read: from memory, and from the disk."""

@@ -1,5 +1,6 @@
 """Messages are found by key, and only those that have it."""
 
+from ternmq_model.offsets import QueueOffset
 from ternmq_store.message_store import MessageStore
 from ternmq_store.query.key_search import KeyQuery
 from ternmq_testing.memory.memory_files import MemoryFileSystem
@@ -61,4 +62,24 @@ def test_unconfirmed_or_deleted_messages_are_not_found() -> None:
     append(store, batch_of(keyed(1)))
     settle(store)
     assert len(look(store, query)) == 1
+    store.close()
+
+
+def test_store_time_in_memory_is_known_without_the_disk() -> None:
+    clock = HandClock(1_700_000_000_007)
+    store = open_store(MemoryFileSystem(), clock=clock)
+    times: list[int] = []
+    for number in range(3):
+        append(store, batch_of(keyed(number)))
+        prepare(store)
+        settle(store)
+        times.append(clock.now_ms)
+        clock.now_ms += 700
+    find = store.searches.time_in_memory
+    assert [find("A", 0, QueueOffset(offset)) for offset in range(3)] == times
+    assert find("A", 1, QueueOffset(0)) == find("B", 0, QueueOffset(0)) == 0
+    far = QueueOffset(1 << 40)
+    assert find("A", 0, far) == 0
+    store.reads.memory_bytes = 0  # the system may have evicted all of it
+    assert find("A", 0, QueueOffset(0)) == 0
     store.close()
