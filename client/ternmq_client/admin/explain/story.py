@@ -6,9 +6,11 @@ done with it, not that a listener succeeded.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from ternmq_client.admin.explain.facts import MessageFacts, RecordFacts, due_ms
 from ternmq_client.admin.explain.group_progress import GroupProgress, group_progress
+from ternmq_client.interceptors import ConsumeOutcome
 from ternmq_client.tracing.trace_records import ConsumeBegan, ConsumeEnded, MessageSent, TraceRecord
 from ternmq_model import properties as names
 from ternmq_model.clock import utc_text
@@ -48,6 +50,12 @@ class MessageStory:
 
     unknown: tuple[str, ...]
     """Questions without an answer, and why."""
+
+
+_FAILURES: Final = {
+    ConsumeOutcome.TIME_OUT.value: "not finished in time",
+    ConsumeOutcome.EXCEPTION.value: "failed with an exception",
+}
 
 
 def story_of(facts: MessageFacts) -> MessageStory:
@@ -155,7 +163,7 @@ def _traced(traces: Sequence[tuple[str, TraceRecord]]) -> Iterator[StoryEvent]:
                     continue
                 text = f"given to a listener of group {one.group} at {client}; no end is traced"
             case ConsumeEnded():
-                outcome = "finished" if one.is_success else "failed"
+                outcome = "finished" if one.is_success else _FAILURES.get(one.code, "failed")
                 text = f"{outcome} by a listener of group {one.group} at {client}"
             case _:
                 text = f"transaction ended by producer group {one.group} at {client}: {one.state}"
@@ -241,6 +249,8 @@ def _unknown(facts: MessageFacts, deliveries: Sequence[RecordFacts]) -> Iterator
     was_traced = any(isinstance(one, ConsumeBegan | ConsumeEnded) for _, one in facts.traces)
     if deliveries and not was_traced:
         yield "without a trace of them, the clients that got it, and when, are not known"
+    if any(_group_of(one) and one.reconsume_times for one in facts.records):
+        yield "the errors of failed deliveries are in the logs of the group's clients alone"
     for one in deliveries:
         if names.CORRELATION_ID in one.properties:
             yield "a reply has an id of its own, and goes past the log to its client by default"
