@@ -102,19 +102,24 @@ class FamilySeries:
             together = self._together(present, numbers)
             texts.append(text)
             found.append(together if self.family.kind is MetricKind.HISTOGRAM else together[0])
+        self._begin_next()
+        return texts, found
+
+    def _begin_next(self) -> None:
         if self.family.kind is MetricKind.GAUGE:
             self._others.clear()
         self._was_shown, self._shown = self._shown, {}
         self._was_hidden, self._hidden = self._hidden, {}
         if self._series_max is not None:
             self._room = self._series_max - len(self._was_shown)
-        return texts, found
 
     def drop(self) -> None:
         """End a scrape that failed, without rows. Series that it did not reach stay as they are."""
         self._shown = self._was_shown | self._shown
         self._hidden = self._was_hidden | self._hidden
-        self.end()
+        self._texts.clear()
+        self._values.clear()
+        self._begin_next()
 
     def _text(self, values: LabelValues) -> str:
         pairs = zip(self._names, values, strict=True)

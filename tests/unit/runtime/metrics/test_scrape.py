@@ -114,6 +114,14 @@ def test_topic_of_the_name_other_is_summed_with_the_hidden_ones() -> None:
     assert [(each.labels["topic"], each.value) for each in found] == [("a", 2), ("other", 8)]
 
 
+def test_scrape_that_failed_before_a_topic_of_the_name_other_is_dropped() -> None:
+    table, counts = SeriesTable(2), {"other": 1, "a": 2, "b": 3, "c": 4}
+    assert scraped(table, SENT, counts) == {"a": 2, "other": 8}
+    table.add(SENT, (*NODE, "a"), 2)
+    table.drop()
+    assert scraped(table, SENT, counts) == {"a": 2, "other": 8}
+
+
 @pytest.mark.parametrize("is_openmetrics", [False, True])
 def test_text_is_read_by_the_parsers_as_it_was_meant(*, is_openmetrics: bool) -> None:
     table, topic = SeriesTable(10), 'a"\\b\nc'
