@@ -65,17 +65,17 @@ class LagMetrics:
         missing: list[_Place] = []
         for topic, group, queues in self._env.tables.offsets.kept():
             lags: list[QueueLag] = []
-            for queue_id, committed in queues.items():
+            queue_ids, offsets = list(queues), list(queues.items())
+            for queue_id, committed in offsets:  # up to 16,384, with 70 us each
                 lag = self._lag_of(group, topic, queue_id, committed)
                 if lag is not None:
                     lags.append(lag)
                     missing += self._unknown(topic, lag, before)
-            found.append((topic, group, list(queues), lags))
-            await scrape.rest()
+                await scrape.rest()
+            found.append((topic, group, queue_ids, lags))
         await self._look_up(missing)
         for topic, group, queue_ids, lags in found:
-            self._add(scrape, node, group, topic, queue_ids, lags)
-            await scrape.rest()
+            await self._add(scrape, node, group, topic, queue_ids, lags)
 
     def _lag_of(
         self, group: str, topic: str, queue_id: int, committed: QueueOffset
@@ -108,7 +108,7 @@ class LagMetrics:
             for place, at_ms in zip(part, stored, strict=True):
                 times_ms[place] = at_ms[0] if at_ms else 0
 
-    def _add(
+    async def _add(
         self,
         scrape: Scrape,
         node: LabelValues,
@@ -142,6 +142,7 @@ class LagMetrics:
         for queue_id in queue_ids:
             age_s = ages_ms.get(queue_id, 0) / 1000
             scrape.add(QUEUE_LAG_SECONDS, (*node, group, topic, str(queue_id), system), age_s)
+            await scrape.rest()
 
     def _age_ms(self, place: _Place, now_ms: int) -> int:
         """Return the age of a message; 0 when its store time is not known."""

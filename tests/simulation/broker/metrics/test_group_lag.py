@@ -8,6 +8,8 @@ import pytest
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
+from ternmq_runtime.metrics.port import Scrape
+from ternmq_runtime.metrics.scrape import SeriesTable
 from ternmq_store.config import FlushMode
 from ternmq_testing.time.virtual_time import run_in_virtual_time
 from tests.support.brokers import Client, world
@@ -105,6 +107,25 @@ def test_known_store_times_are_not_looked_up_again() -> None:
             async with asyncio.timeout(10):
                 shown = await scraped(broker)
             assert counts(shown) == (1, 0, 1)
+
+    run_in_virtual_time(main())
+
+
+def test_topic_of_many_queues_is_collected_with_rests() -> None:
+    class CountedScrape(Scrape):
+        rests = 0
+
+        async def rest(self) -> None:
+            self.rests += 1
+
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around, around.broker() as broker:
+            client = await around.connect(broker)
+            await client.put_topic("A", 64)
+            await commit(client, *[0] * 64)
+            scrape = CountedScrape(SeriesTable(1_000))
+            await broker.collect(scrape)
+            assert scrape.rests >= 2 * 64  # beside the look-up of a queue, and beside its series
 
     run_in_virtual_time(main())
 
