@@ -318,7 +318,8 @@ def _server_of(store_host: bytes) -> Mapping[str, AttributeValue]:
 
 def _has_room(message: Message) -> bool:
     """Return whether the properties of a message have room for a context."""
-    if not (message.properties or message.keys):
+    is_short = len(message.tags) + len(message.sharding_key) < _ROOM_BYTES
+    if is_short and not (message.properties or message.keys):
         return True
     try:
         return len(message.encoded_properties()) < PROPERTIES_BYTES_MAX - _ROOM_BYTES

@@ -116,9 +116,16 @@ def test_message_that_is_sent_on_gets_a_context_of_its_own() -> None:
     assert kept.properties == carrier
 
 
-def test_message_without_room_for_a_context_is_sent_as_it_is() -> None:
+@pytest.mark.parametrize(
+    "full",
+    [
+        Message("t", b"", properties={"a": "x" * 32_000}),
+        Message("t", b"", tags="x" * 32_000),
+        Message("t", b"", sharding_key="x" * 32_000),
+    ],
+)
+def test_message_without_room_for_a_context_is_sent_as_it_is(full: Message) -> None:
     spans, exporter = spans_of()
-    full = Message("t", b"", properties={"a": "x" * 32_000})
     message, end = spans.begin(full)
     end(None)
     assert message is full
