@@ -294,7 +294,8 @@ class KeySearches:
             if log.start <= place < min(self._reads.in_memory_to(place), self._dispatcher.offset):
                 file = log.files.at(place)
                 header = find_header(file.file.read(place - file.base, HEADER_BYTES_MAX))
-                if header is not None and header.queue_offset == offset:
+                found = header and (header.queue_id, header.queue_offset, header.physical_offset)
+                if header is not None and found == (queue_id, offset, place):
                     return header.stored_at_ms
         return 0
 

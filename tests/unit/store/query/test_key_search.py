@@ -1,6 +1,6 @@
 """Messages are found by key, and only those that have it."""
 
-from ternmq_model.offsets import QueueOffset
+from ternmq_model.offsets import UNIT_BYTES, QueueOffset
 from ternmq_store.message_store import MessageStore
 from ternmq_store.query.key_search import KeyQuery
 from ternmq_testing.memory.memory_files import MemoryFileSystem
@@ -82,4 +82,19 @@ def test_store_time_in_memory_is_known_without_the_disk() -> None:
     assert find("A", 0, far) == 0
     store.reads.memory_bytes = 0  # the system may have evicted all of it
     assert find("A", 0, QueueOffset(0)) == 0
+    store.close()
+
+
+def test_store_time_of_another_record_is_not_that_of_the_message() -> None:
+    files, clock = MemoryFileSystem(), HandClock(1_700_000_000_007)
+    store = open_store(files, clock=clock)
+    append(store, batch_of(record("A", 0), record("A", 1)))
+    settle(store)
+    find = store.searches.time_in_memory
+    assert find("A", 1, QueueOffset(0)) == clock.now_ms
+    units = {
+        path.parent.name: node.data for path, node in files.nodes.items() if "A" in path.parts
+    }
+    units["1"][:UNIT_BYTES] = units["0"][:UNIT_BYTES]  # a damaged unit
+    assert find("A", 1, QueueOffset(0)) == 0
     store.close()
