@@ -56,7 +56,7 @@ class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.telemetry.end_counts(self._counts)
+        harmless(self.telemetry.end_counts)(self._counts)
 
     @harmless
     def answered(

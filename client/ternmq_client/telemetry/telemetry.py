@@ -165,8 +165,8 @@ class Telemetry:
 
     def end_counts(self, counts: MessageCounts) -> None:
         """Keep the final counts of a client."""
-        self._flush()
         self._free_counts.append(counts)
+        self._flush()
 
     def is_recording(self) -> bool:
         """Return whether the caller runs inside a recording span."""

@@ -5,6 +5,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from opentelemetry.metrics import NoOpHistogram, NoOpMeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 
 from ternmq_client.telemetry import client_telemetry
@@ -74,3 +75,13 @@ def test_newest_links_replace_the_oldest(monkeypatch: pytest.MonkeyPatch) -> Non
     receive(telemetry, OTHER, [traced()])
     assert not telemetry.committed({QUEUE: QueueOffset(1)})
     assert telemetry.committed({OTHER: QueueOffset(1)})
+
+
+def test_failing_histogram_fails_no_client_that_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(NoOpHistogram, "record", fail)
+    telemetry = Telemetry(TracerProvider(), NoOpMeterProvider())
+    with ClientTelemetry(telemetry, lambda: 0.0, Random(1)) as first:
+        first.answered("send", 0.0, "h:1")

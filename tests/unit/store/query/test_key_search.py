@@ -92,9 +92,7 @@ def test_store_time_of_another_record_is_not_that_of_the_message() -> None:
     settle(store)
     find = store.searches.time_in_memory
     assert find("A", 1, QueueOffset(0)) == clock.now_ms
-    units = {
-        path.parent.name: node.data for path, node in files.nodes.items() if "A" in path.parts
-    }
+    units = {path.parent.name: node.data for path, node in files.nodes.items() if "A" in path.parts}
     units["1"][:UNIT_BYTES] = units["0"][:UNIT_BYTES]  # a damaged unit
     assert find("A", 1, QueueOffset(0)) == 0
     store.close()
