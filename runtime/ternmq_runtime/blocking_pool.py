@@ -6,6 +6,7 @@ a call when its waiter is cancelled.
 """
 
 import asyncio
+import inspect
 import logging
 import threading
 from collections.abc import Callable
@@ -160,6 +161,7 @@ class BlockingPool:
 
 def name_of(function: Callable[..., Any]) -> str:
     """Return the name of a function for the log: its module and qualified name."""
+    function = inspect.unwrap(function)  # a wrapper of an object has a name of its own
     name = getattr(function, "__qualname__", None)
     return f"{function.__module__}.{name}" if name else repr(function)
 
