@@ -1,7 +1,8 @@
 """Metrics of one term of a broker."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 from ternmq_broker.environment import BrokerEnvironment
 from ternmq_broker.groups.sessions import SessionManager
@@ -59,11 +60,14 @@ class BrokerMetrics:
         await collect_connections(scrape, node, self._sessions.table.unsorted())
         if self._transactions is not None:
             await collect_transactions(scrape, node, self._transactions)
-        reading = [self._store.collect(scrape, node), self._lags.collect(scrape, node)]
+        reading: list[Callable[[Scrape, LabelValues], Awaitable[None]]] = [
+            self._store.collect,
+            self._lags.collect,
+        ]
         if self._scheduled is not None:
-            reading.append(collect_scheduled(scrape, node, env, self._scheduled))
+            reading.append(partial(collect_scheduled, env=env, scheduled=self._scheduled))
         for each in reading:
             try:
-                await each
+                await each(scrape, node)
             except RefusedError as error:
                 logger.warning("metrics incomplete err=%s", error)

@@ -1,5 +1,9 @@
 """Metrics of a whole broker: while it serves, between terms, with a failed disk, with a slave."""
 
+import asyncio
+import gc
+from dataclasses import replace
+
 import pytest
 
 from ternmq_broker.broker import Broker
@@ -8,7 +12,7 @@ from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.config import FlushMode
 from ternmq_testing.time.virtual_time import run_in_virtual_time
-from tests.support.brokers import world
+from tests.support.brokers import SMALL_STORE, world
 from tests.support.metrics_text import scraped
 from tests.support.simulated_replicas import master_and_slave
 
@@ -77,5 +81,22 @@ def test_slave_and_its_master_show_the_bytes_that_it_lacks() -> None:
             shown = await scraped(master)
             assert shown.sum("ternmq_replica_behind_bytes", replica="1") == lacking > 5_000
             assert not (await scraped(slave)).all("rocketmq_timing_messages")
+
+    run_in_virtual_time(main())
+
+
+def test_scrape_that_is_cut_off_leaves_no_part_unawaited() -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            around.store_config = replace(SMALL_STORE, access_message_in_memory_max_ratio=0)
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await client.send("A", queue_id=0)
+                around.sync_s = 1_000.0
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(30):
+                        await scraped(broker)
+                gc.collect()  # a coroutine that nobody awaited fails the test
 
     run_in_virtual_time(main())
