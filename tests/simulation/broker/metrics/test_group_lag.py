@@ -1,10 +1,12 @@
 """Lags of groups in messages and in time, as a scrape shows them."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ternmq_broker.broker import Broker
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import service_methods
@@ -12,7 +14,7 @@ from ternmq_runtime.metrics.port import Scrape
 from ternmq_runtime.metrics.scrape import SeriesTable
 from ternmq_store.config import FlushMode
 from ternmq_testing.time.virtual_time import run_in_virtual_time
-from tests.support.brokers import Client, world
+from tests.support.brokers import SMALL_STORE, Client, World, world
 from tests.support.metrics_text import Scraped, scraped
 
 LABELS = {"consumer_group": "G", "topic": "A"}
@@ -97,16 +99,21 @@ def test_reset_leaves_no_message_in_flight() -> None:
 
 def test_known_store_times_are_not_looked_up_again() -> None:
     async def main() -> None:
-        async with world(flush_mode=FlushMode.ASYNC) as around, around.broker() as broker:
-            client = await around.connect(broker)
-            await client.put_topic("A", 1)
-            await commit(client, 0)
-            await client.send("A", queue_id=0)
-            await scraped(broker)
-            around.sync_s = 1_000.0  # a look-up would take that long
-            async with asyncio.timeout(10):
-                shown = await scraped(broker)
-            assert counts(shown) == (1, 0, 1)
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            around.store_config = replace(SMALL_STORE, access_message_in_memory_max_ratio=0)
+            async with around.broker() as broker:
+                await look_twice(around, broker)
+
+    async def look_twice(around: World, broker: Broker) -> None:
+        client = await around.connect(broker)
+        await client.put_topic("A", 1)
+        await commit(client, 0)
+        await client.send("A", queue_id=0)
+        await scraped(broker)
+        around.sync_s = 8.0  # a look-up takes that long: that of the oldest message
+        async with asyncio.timeout(10):
+            shown = await scraped(broker)
+        assert counts(shown) == (1, 0, 1)
 
     run_in_virtual_time(main())
 
