@@ -279,9 +279,10 @@ class Producer(Lifecycle):
                 raise bulk.errors[0]
             return list(bulk.results())
 
+        batch = list(messages)  # any sequence, such as a deque, which has no slices
         if self._interception is not None:
-            return await self._interception.send_batch(messages, send)
-        return await send(messages)
+            return await self._interception.send_batch(batch, send)
+        return await send(batch)
 
     async def request(
         self,

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Awaitable
 from dataclasses import replace
 
@@ -105,7 +106,7 @@ def test_batch_lies_together_in_one_queue_and_reports_each_place() -> None:
             chosen = MessageQueue(TOPIC, "a", 2)
             assert (await producer.send_batch(sent, queue=chosen))[0].queue == chosen
             keyed = [message(sharding_key="k") for _ in range(3)]
-            by_key = await producer.send_batch(keyed)
+            by_key = await producer.send_batch(deque(keyed))
             assert by_key[0].queue == (await producer.send(keyed[0])).queue
             assert producer.buffered_bytes == 0
 

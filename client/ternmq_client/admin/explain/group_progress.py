@@ -145,7 +145,7 @@ def _progress(
 
 def _letter_lines(facts: MessageFacts, letter: RecordFacts) -> Iterator[str]:
     queue = letter.queue
-    yield f"{letter.reconsume_times} deliveries failed; the letter is in {queue.topic}"
+    yield f"{_failures(letter.reconsume_times)}; the letter is in {queue.topic}"
     new = facts.redriven.get(letter.offset_message_id)
     handled = facts.handled.get(queue)
     if new is not None:
@@ -164,7 +164,7 @@ def _retried(
 ) -> tuple[GroupState, list[str]]:
     last = copies[-1]
     number = last.reconsume_times
-    failed = f"{number} {'delivery' if number == 1 else 'deliveries'} failed"
+    failed = _failures(number)
     if last.is_waiting:
         due = due_ms(last)
         is_late = due is not None and due <= now_ms
@@ -286,3 +286,7 @@ def _with_traces(
     is_proven &= last.at_ms >= since_ms
     state = GroupState.CONSUMED if is_proven else progress.state
     return replace(progress, state=state, evidence=(*progress.evidence, text))
+
+
+def _failures(number: int) -> str:
+    return f"{number} {'delivery' if number == 1 else 'deliveries'} failed"
