@@ -228,10 +228,9 @@ def install(version: str, base: Path) -> bool:
     # Most of what PySpark brings is never imported.
     words = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
     plugins = ("pytest-asyncio", "pytest-cov", "pytest-timeout", "pytest-xdist")
-    tools = ("pytest", *plugins, "anyio", "hypothesis", "testcontainers", "uvloop")
-    if subprocess.call(
-        [python, *words, "--editable", ".[compression,security,spark]", *tools], cwd=ROOT
-    ):
+    others = ("anyio", "grafana-foundation-sdk", "hypothesis", "testcontainers", "uvloop")
+    own = ("--editable", ".[compression,metrics,otel,security,spark]")
+    if subprocess.call([python, *words, *own, "pytest", *plugins, *others], cwd=ROOT):
         return False
     stamp.touch()
     return True
