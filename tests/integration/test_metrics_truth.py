@@ -72,7 +72,10 @@ async def measured(data: Path) -> AsyncGenerator[Measured]:
 
 
 class Truth:
-    """What the test did. Lengths of records are those that the broker returned."""
+    """Messages, bytes and offsets that the test sent, got and committed.
+
+    Bytes are those of the records that the broker returned.
+    """
 
     def __init__(self) -> None:
         self.sent: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""What a line of the log consists of."""
+"""Rules of log lines: the words of an event, then keys of one table, and no message."""
 
 import ast
 import re
