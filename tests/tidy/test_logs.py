@@ -9,9 +9,16 @@ import pytest
 from ternmq_runtime.logs import JsonFormatter, event_name
 from tests.tidy.log_rules import FIXED, KEY, KEYS, RULES, log_calls
 from tests.tidy.source import Source, lines_broken
-from tools.project import python_files, relative
+from tools.project import relative, shipped_files
 
 FILE = "broker/ternmq_broker/x.py"
+
+
+def templates() -> list[str]:
+    """Return the constant templates of all shipped lines."""
+    texts = {relative(path): path.read_text() for path in shipped_files()}
+    sources = [Source(file, text, ast.parse(text)) for file, text in texts.items()]
+    return [call.text for each in sources for call in log_calls(each) if call.text is not None]
 
 
 @pytest.mark.parametrize(
@@ -62,12 +69,8 @@ def test_rules_find_lines(rule: str, text: str, lines: list[int]) -> None:
 
 def test_lines_with_the_same_event_have_the_same_keys() -> None:
     keys = defaultdict[str, set[tuple[str, ...]]](set)
-    for path in python_files():
-        text = path.read_text()
-        for call in log_calls(Source(relative(path), text, ast.parse(text))):
-            if call.text is not None:
-                names = tuple(sorted(KEY.findall(call.text)))
-                keys[event_name("ternmq", call.text)].add(names)
+    for template in templates():
+        keys[event_name("ternmq", template)].add(tuple(sorted(KEY.findall(template))))
     assert len(keys) > 250
     assert not {event: each for event, each in keys.items() if len(each) > 1}
 
@@ -86,10 +89,4 @@ def test_members_of_every_line_are_no_keys() -> None:
 
 
 def test_every_key_is_in_use() -> None:
-    found = {
-        key
-        for path in python_files()
-        for key in KEY.findall(path.read_text())
-        if not relative(path).startswith("tests")
-    }
-    assert not set(KEYS) - found
+    assert set(KEYS) == {key for template in templates() for key in KEY.findall(template)}
