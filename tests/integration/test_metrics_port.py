@@ -5,8 +5,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 
 from ternmq_model.version import __version__
 from ternmq_runtime.metrics.families import NODE_LABELS
-from tests.support.metrics_text import Sample, parsed
+from tests.support.metrics_text import Sample, answer_of, parsed
 from tests.support.processes import (
     TERNMQ,
     ServiceProcess,
@@ -38,14 +36,10 @@ _LOOK_S = 0.05
 
 def get(port: int, path: str, accept: str = "") -> tuple[int, str]:
     """Return status and text of the answer to a request, once the port answers."""
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Accept": accept})
     end_s = time.monotonic() + LIMIT_S
     while True:
         try:
-            with urllib.request.urlopen(request, timeout=LIMIT_S) as reply:
-                return reply.status, reply.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            return answer_of(f"http://127.0.0.1:{port}{path}", accept, timeout_s=LIMIT_S)
         except OSError:
             if time.monotonic() > end_s:
                 raise

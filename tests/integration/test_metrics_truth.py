@@ -1,7 +1,6 @@
 """Metrics of a broker over real gRPC and HTTP, beside what the test itself sent and received."""
 
 import asyncio
-import urllib.request
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -17,7 +16,7 @@ from ternmq_runtime.metrics.config import MetricsConfig
 from ternmq_runtime.metrics.port import metrics_port
 from ternmq_store.config import FlushMode, StoreConfig
 from tests.support.brokers import Client, membership, stored
-from tests.support.metrics_text import Sample, Scraped, parsed
+from tests.support.metrics_text import Sample, Scraped, answer_of, parsed
 from tests.support.processes import eventually, free_port
 from tests.support.transactions import COMMIT, ROLLBACK, begin, end
 
@@ -47,10 +46,9 @@ class Measured:
         return parsed(text, is_openmetrics=True)
 
     def _read(self, media_type: str) -> str:
-        request = urllib.request.Request(f"{self._url}/metrics", headers={"Accept": media_type})
-        with urllib.request.urlopen(request, timeout=SOON_S) as answer:
-            text: bytes = answer.read()
-        return text.decode()
+        status, text = answer_of(f"{self._url}/metrics", media_type, timeout_s=SOON_S)
+        assert status == 200
+        return text
 
 
 @asynccontextmanager

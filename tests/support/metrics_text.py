@@ -1,6 +1,8 @@
-"""Metrics as the parsers of Prometheus read them."""
+"""Metrics as the parsers of Prometheus read them, and answers of a metrics port."""
 
 import asyncio
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,6 +21,16 @@ class Sample(NamedTuple):
     value: float
     kind: str
     """Kind of its family."""
+
+
+def answer_of(url: str, accept: str = "", *, timeout_s: float) -> tuple[int, str]:
+    """Return status and text of the answer to a request."""
+    request = urllib.request.Request(url, headers={"Accept": accept})
+    try:
+        with urllib.request.urlopen(request, timeout=timeout_s) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
 
 
 def parsed(text: str, *, is_openmetrics: bool = False) -> list[Sample]:

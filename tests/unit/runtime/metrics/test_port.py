@@ -5,8 +5,6 @@ import contextlib
 import socket
 import sys
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -18,7 +16,7 @@ from ternmq_runtime.metrics import port as port_module
 from ternmq_runtime.metrics.config import MetricsConfig
 from ternmq_runtime.metrics.families import MetricFamily, MetricKind
 from ternmq_runtime.metrics.port import Scrape, metrics_port
-from tests.support.metrics_text import parsed
+from tests.support.metrics_text import answer_of, parsed
 
 TOPICS = MetricFamily(name="topics", kind=MetricKind.GAUGE, help="Topics.")
 
@@ -53,15 +51,7 @@ async def opened(process: Process) -> AsyncGenerator[Address]:
 
 
 async def get(address: Address, path: str, accept: str = "") -> tuple[int, str]:
-    def ask() -> tuple[int, str]:
-        request = urllib.request.Request(f"http://{address}{path}", headers={"Accept": accept})
-        try:
-            with urllib.request.urlopen(request, timeout=20) as reply:
-                return reply.status, reply.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-
-    return await asyncio.to_thread(ask)
+    return await asyncio.to_thread(answer_of, f"http://{address}{path}", accept, timeout_s=20)
 
 
 @pytest.mark.parametrize("accept", ["", "application/openmetrics-text; version=1.0.0"])
