@@ -15,7 +15,7 @@ from ternmq_remoting.system_environment import system_environment
 from ternmq_runtime.metrics.config import MetricsConfig
 from ternmq_runtime.metrics.port import metrics_port
 from ternmq_store.config import FlushMode, StoreConfig
-from tests.support.brokers import Client, membership, stored
+from tests.support.brokers import Client, connected, membership, stored
 from tests.support.metrics_text import Sample, Scraped, answer_of, parsed
 from tests.support.processes import eventually, free_port
 from tests.support.transactions import COMMIT, ROLLBACK, begin, end
@@ -58,15 +58,12 @@ async def measured(data: Path) -> AsyncGenerator[Measured]:
     )
     async with asyncio.timeout(SOON_S), system_environment() as env:
         broker = Broker(config, STORE, env)
-        async with metrics_port(MetricsConfig(port=free_port()), broker) as address, broker:
-            connection = await env.network.connect(
-                [broker.address], expect=broker.identity, timeout_s=SOON_S
-            )
-            client = Client(connection)
-            try:
-                yield Measured(client, f"http://{address}")
-            finally:
-                await client.connection.close()
+        async with (
+            metrics_port(MetricsConfig(port=free_port()), broker) as address,
+            broker,
+            connected(str(broker.address), expect=broker.identity) as client,
+        ):
+            yield Measured(client, f"http://{address}")
 
 
 class Truth:

@@ -20,10 +20,10 @@ from tests.support.metrics_text import Scraped, scraped
 LABELS = {"consumer_group": "G", "topic": "A"}
 
 
-async def commit(client: Client, *offsets: int) -> None:
+async def commit(client: Client, *offsets: int, topic: str = "A") -> None:
     """Commit offsets of queues 0, 1, …."""
     rows = [
-        groups.QueueOffset(topic="A", queue_id=number, offset=offset)
+        groups.QueueOffset(topic=topic, queue_id=number, offset=offset)
         for number, offset in enumerate(offsets)
     ]
     request = groups.CommitOffsetsRequest(group="G", client_id="a@1", offsets=rows)
@@ -159,9 +159,7 @@ def test_retry_topics_have_their_label() -> None:
             client = await around.connect(broker)
             retry = "%RETRY%G"
             await client.put_topic(retry, 1)
-            row = groups.QueueOffset(topic=retry, queue_id=0, offset=0)
-            request = groups.CommitOffsetsRequest(group="G", client_id="a@1", offsets=[row])
-            await client.call(service_methods.COMMIT_OFFSETS, request)
+            await commit(client, 0, topic=retry)
             shown = await scraped(broker)
             (one,) = shown.all("rocketmq_consumer_lag_messages", topic=retry)
             assert (one.labels["is_retry"], one.labels["is_system"]) == ("true", "false")
