@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.processes import ENDS_WITHIN_S, SOON_S, free_port
+from tests.support.processes import ENDS_WITHIN_S, SOON_S, free_port, kill
 
 
 def checked(tool: str, *words: str | Path) -> str:
@@ -81,7 +81,7 @@ def running_prometheus(folder: Path, config: Path) -> Generator[Prometheus]:
     ]
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "prometheus.log").open("w") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, text=True)
     try:
         yield Prometheus(address)
     finally:
@@ -89,4 +89,4 @@ def running_prometheus(folder: Path, config: Path) -> Generator[Prometheus]:
         try:
             process.wait(ENDS_WITHIN_S)
         finally:
-            process.kill()
+            kill(process)
