@@ -1,10 +1,8 @@
 """The overlay compose.observe.yaml: valid, of pinned images, and scraping every service."""
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +11,7 @@ import pytest
 from ternmq_console.generate.boards import BOARDS
 from tests.support.containers import PORTS
 from tests.support.prometheus import checked
+from tests.support.steps import run_shell
 from tools.project import ROOT
 
 FILES: Final = ("--file", "compose.yaml", "--file", "compose.observe.yaml")
@@ -32,12 +31,7 @@ def data(project: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> P
     """Return the folder that the service `provisioning` fills, filled here."""
     folder = tmp_path_factory.mktemp("provisioning")
     [script] = project["services"]["provisioning"]["command"]
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    subprocess.run(
-        ["sh", "-euc", re.sub(r"/data\b", f"{folder}", script)],
-        env=os.environ | {"PATH": path},
-        check=True,
-    )
+    run_shell(re.sub(r"/data\b", f"{folder}", script), folder)
     return folder
 
 

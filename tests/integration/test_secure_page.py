@@ -1,32 +1,19 @@
 """The page "Secure a cluster in ten minutes": its steps by hand, run as they are written."""
 
-import os
 import re
-import shlex
-import subprocess
-import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from tests.support.processes import SMALL, SOON_S, ServiceProcess, free_port
+from tests.support.processes import SMALL, free_port
+from tests.support.steps import blocks, run_shell, start
 from tools.project import ROOT
 
 PAGE: Final = (ROOT / "docs/howto/secure.md").read_text()
 BY_HAND: Final = PAGE.partition("## By hand")[2].partition("## Afterwards")[0]
-STEPS: Final[list[str]] = re.findall(r"^```sh\n(.*?)^```", BY_HAND, re.MULTILINE | re.DOTALL)
+STEPS: Final = blocks(BY_HAND, "sh")
 """Texts of the blocks: certificates, a NameServer, the administrator, services, a broker, an
 application."""
-
-
-def start(
-    folder: Path, step: str, data: str, port: int, here: Callable[[str], str], *words: str
-) -> ServiceProcess:
-    """Start the service of a step with a directory, port and words of its own."""
-    _, verb, *own = shlex.split(here(step).replace("\\\n", ""))
-    words = (*own, "--data", data, f"--port-{verb}", f"{port}", *words)
-    return ServiceProcess(folder, verb, *words, data=folder / data)
 
 
 def test_cluster_is_secure_after_the_steps_by_hand(tmp_path: Path) -> None:
@@ -39,18 +26,7 @@ def test_cluster_is_secure_after_the_steps_by_hand(tmp_path: Path) -> None:
         return text.replace("/var/lib/ternmq/", "").replace("0.0.0.0", "127.0.0.1")
 
     def shell(step: str, code: int = 0) -> str:
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        done = subprocess.run(
-            ["sh", "-euc", here(step)],
-            cwd=tmp_path,
-            env=os.environ | {"PATH": path},
-            input="y\n",
-            capture_output=True,
-            text=True,
-            timeout=SOON_S,
-        )
-        assert done.returncode == code, (step, done.stdout, done.stderr)
-        return done.stdout + done.stderr
+        return run_shell(here(step), tmp_path, code=code)
 
     certificates, nameserver, administrator, services, broker, application = STEPS
     as_operator = "".join(re.findall(r"^export .*\n", administrator, re.MULTILINE))
@@ -59,12 +35,12 @@ def test_cluster_is_secure_after_the_steps_by_hand(tmp_path: Path) -> None:
         shell(certificates)
         for number, port in enumerate(ports, start=1):
             peer = nameserver.replace("=ns-2.", f"=ns-{3 - number}.")
-            stack.enter_context(start(tmp_path, peer, f"names-{number}", port, here))
+            stack.enter_context(start(tmp_path, here(peer), f"names-{number}", port))
         assert "administrator of everything" in shell(administrator)
         shell(as_operator + services)
         for words in (("--broker-id", "0"), ("--broker-id", "1")):
             data = f"broker-{words[1]}"
-            member = start(tmp_path, broker, data, free_port(), here, *words, *small)
+            member = start(tmp_path, here(broker), data, free_port(), *words, *small)
             stack.enter_context(member)
         shell(as_operator + application)
         status = shell(f"{as_operator}until ternmq cluster status; do sleep 0.2; done")
