@@ -28,6 +28,8 @@ _CLUSTER_ALONE: Final = 'cluster=~"$cluster"'
 _WITHOUT_MASTER: Final = f"ternmq_nameserver_without_master{{{_CLUSTER_ALONE}}} > 0"
 _GROUP_ALONE: Final = f'cluster=~"$cluster",consumer_group=~"$group",{NO_SYSTEM}'
 
+_LAG: Final = "rocketmq_consumer_lag_messages"
+
 _CLUSTER_CHOICE: Final = BoardVariable(
     name="cluster", label="Cluster", values="ternmq_build_info, cluster"
 )
@@ -40,16 +42,17 @@ _TOPIC_CHOICE: Final = BoardVariable(
 _GROUP_CHOICE: Final = BoardVariable(
     name="group",
     label="Group",
-    values='rocketmq_consumer_lag_messages{cluster=~"$cluster"}, consumer_group',
+    values=f"{_LAG}{{{_CLUSTER_ALONE}}}, consumer_group",
 )
 
 
-_LAG: Final = "rocketmq_consumer_lag_messages"
 _BY_NODE: Final = "{{node_id}}"
+_BY_STORE: Final = "{{node_id}} {{instance}}"
 _BY_PROCESS: Final = "{{node_type}} {{node_id}} {{instance}}"
 _BY_TOPIC: Final = "{{topic}}"
 _BY_GROUP: Final = "{{consumer_group}} {{topic}}"
 
+_FULL_IN: Final = "By the rate of the last ten minutes; infinite when the store does not grow."
 _UNANSWERED: Final = most("ternmq_unanswered_sends_bytes", NODE, "node_id")
 _REPLICAS_BEHIND: Final = {
     "{{node_id}} {{replica}}": most("ternmq_replica_behind_bytes", NODE, "node_id, replica")
@@ -84,14 +87,14 @@ _CLUSTER: Final = Board(
             stat(
                 "Oldest lag",
                 "s",
-                f"{longest_lag(f'{NODE},{NO_SYSTEM}', '')} or vector(0)",
+                f"{longest_lag(_NODE_TRAFFIC, '')} or vector(0)",
                 "Age of the oldest message that waits for a group.",
             ),
             stat(
                 "Disk full in",
                 "s",
                 f"min(ternmq_storage_time_to_full_seconds{{{NODE}}})",
-                "By the rate of the last ten minutes; infinite when the store does not grow.",
+                _FULL_IN,
             ),
             stat(
                 "Hidden series",
@@ -248,11 +251,7 @@ _TOPIC: Final = Board(
             curves(
                 "Messages behind, all groups",
                 "short",
-                {
-                    _BY_GROUP: sum_once(
-                        "rocketmq_consumer_lag_messages", _TRAFFIC, "consumer_group, topic"
-                    )
-                },
+                {_BY_GROUP: sum_once(_LAG, _TRAFFIC, "consumer_group, topic")},
             ),
         ],
         "Transactions": [
@@ -308,11 +307,7 @@ _GROUP: Final = Board(
             curves(
                 "Lag in messages",
                 "short",
-                {
-                    _BY_GROUP: sum_once(
-                        "rocketmq_consumer_lag_messages", GROUP, "consumer_group, topic"
-                    )
-                },
+                {_BY_GROUP: sum_once(_LAG, GROUP, "consumer_group, topic")},
             ),
             curves(
                 "Ten worst queues",
@@ -391,27 +386,24 @@ _STORE: Final = Board(
             curves(
                 "Size of the store",
                 "decbytes",
-                {"{{node_id}} {{instance}}": f"rocketmq_storage_size_bytes{{{NODE}}}"},
+                {_BY_STORE: f"rocketmq_storage_size_bytes{{{NODE}}}"},
             ),
             curves(
                 "Free bytes",
                 "decbytes",
-                {"{{node_id}} {{instance}}": f"ternmq_storage_free_bytes{{{NODE}}}"},
+                {_BY_STORE: f"ternmq_storage_free_bytes{{{NODE}}}"},
                 "Without those that the store leaves free: at 0 it refuses messages.",
             ),
             curves(
                 "Disk full in",
                 "s",
-                {"{{node_id}} {{instance}}": f"ternmq_storage_time_to_full_seconds{{{NODE}}}"},
-                "By the rate of the last ten minutes; infinite when the store does not grow.",
+                {_BY_STORE: f"ternmq_storage_time_to_full_seconds{{{NODE}}}"},
+                _FULL_IN,
             ),
             curves(
                 "Age of the oldest message",
                 "ms",
-                {
-                    "{{node_id}} {{instance}}": "rocketmq_storage_message_reserve_time_milliseconds"
-                    f"{{{NODE}}}"
-                },
+                {_BY_STORE: f"rocketmq_storage_message_reserve_time_milliseconds{{{NODE}}}"},
                 "What a group can still read: retention deletes older messages.",
             ),
         ],
@@ -419,13 +411,13 @@ _STORE: Final = Board(
             curves(
                 "Bytes not synced",
                 "decbytes",
-                {"{{node_id}} {{instance}}": f"rocketmq_storage_flush_behind_bytes{{{NODE}}}"},
+                {_BY_STORE: f"rocketmq_storage_flush_behind_bytes{{{NODE}}}"},
                 "Lost with the machine's power, unless a slave has them.",
             ),
             curves(
                 "Bytes not dispatched",
                 "decbytes",
-                {"{{node_id}} {{instance}}": f"rocketmq_storage_dispatch_behind_bytes{{{NODE}}}"},
+                {_BY_STORE: f"rocketmq_storage_dispatch_behind_bytes{{{NODE}}}"},
                 "Stored, and not visible to consumers yet.",
             ),
             curves(
