@@ -19,7 +19,9 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.rpc import Connection
 from ternmq_remoting.service_methods import PULL, QUERY_MESSAGES, VIEW_MESSAGE
 
-_QUERIED_MAX: Final = 64
+QUERIED_MAX: Final = 64
+"""Records that a broker returns to one query; more need further queries."""
+
 _CORRECTIONS_MAX: Final = 64
 """Pulls without a message, each of which returned a higher offset, that `messages_at` follows."""
 
@@ -59,7 +61,7 @@ class MessageAdmin(AdminCalls):
         *,
         begin_ms: int = 0,
         end_ms: int = 0,
-        maximum: int = 64,
+        maximum: int = QUERIED_MAX,
         is_unique_key: bool = False,
     ) -> BrokerList[StoredMessage]:
         """Return the newest messages with a key, oldest first.
@@ -85,7 +87,7 @@ class MessageAdmin(AdminCalls):
             key=key,
             begin_ms=begin_ms,
             end_ms=end_ms,
-            messages_max=min(maximum, _QUERIED_MAX),
+            messages_max=min(maximum, QUERIED_MAX),
             is_unique_key=is_unique_key,
         )
 

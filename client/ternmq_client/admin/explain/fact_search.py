@@ -1,5 +1,6 @@
 """Search for the facts about one message, by the calls that administrators have anyway."""
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from ternmq_client.admin.admin_client import AdminClient
 from ternmq_client.admin.descriptions import GroupDescription, UnreachableBroker
 from ternmq_client.admin.explain.facts import MessageFacts, RecordFacts, record_facts
 from ternmq_client.admin.explain.group_progress import is_subscribed, row_of
+from ternmq_client.admin.messages import QUERIED_MAX
 from ternmq_client.admin.open_transactions import TransactionView
 from ternmq_client.admin.redrive import DeadLetter, redrive_key
 from ternmq_client.tracing.trace_records import MessageSent, TraceRecord
@@ -39,9 +41,6 @@ from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1.groups_pb2 import RunningState
 from ternmq_protos.v1.replication_pb2 import ReplicationStatusReply
 
-_QUERIED_MAX: Final = 64
-"""Records that a broker returns to one query; more need further queries."""
-
 _QUERIES_MAX: Final = 64
 _EVERY: Final = 1 << 31
 _READ_MAX: Final = 16
@@ -69,7 +68,7 @@ async def find_by_key(admin: AdminClient, topic: str, key: str) -> str:
     if len(ids) > 1:
         named = ", ".join(ids[:_NAMED_MAX])
         more = f" and {len(ids) - _NAMED_MAX} more" if len(ids) > _NAMED_MAX else ""
-        count = f"{len(ids)} or more" if len(found) >= _QUERIED_MAX else str(len(ids))
+        count = f"{len(ids)} or more" if len(found) >= QUERIED_MAX else str(len(ids))
         raise UsageError(
             f"{count} messages of topic {topic!r} have the key {key!r}; name one by its id, the "
             f"newest first: {named}{more}"
@@ -227,8 +226,8 @@ class _FactSearch:
             new = [one for one in found if (one.queue.broker_name, one.physical_offset) not in seen]
             seen |= {(one.queue.broker_name, one.physical_offset) for one in new}
             self.messages += new
-            counts = [one.queue.broker_name for one in found]
-            full = [name for name in set(counts) if counts.count(name) >= _QUERIED_MAX]
+            counts = Counter(one.queue.broker_name for one in found)
+            full = [name for name, count in counts.items() if count >= QUERIED_MAX]
             if not new or not full:
                 return
             end_ms = max(
