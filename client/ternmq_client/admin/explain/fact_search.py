@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
@@ -36,7 +36,6 @@ from ternmq_model.names import (
 )
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import MASTER_ID
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1.groups_pb2 import RunningState
 from ternmq_protos.v1.replication_pb2 import ReplicationStatusReply
@@ -111,7 +110,7 @@ async def find_facts(
         await search.refuse(message_id)
     sent_to = {one.topic for _, one in traces if isinstance(one, MessageSent)}
     described = await search.groups_of(records, groups, sent_to)
-    handled, redriven = await search.letters_of(records)
+    handled, redriven = await search.letters_of()
     return MessageFacts(
         message_id=key,
         asked_at_ms=asked_at_ms,
@@ -194,16 +193,10 @@ class _FactSearch:
         return [record_facts(one) for one in self.messages]
 
     async def _by_offset(self, message_id: str) -> StoredMessage | None:
-        try:
-            parse_offset_message_id(message_id)
-        except UsageError:
-            return None
-        try:
+        # The query by key names the brokers that give no answer, too.
+        with suppress(MessageNotFound, UsageError, Unreachable):
             return await self.admin.message(message_id)
-        except MessageNotFound:
-            return None
-        except Unreachable:
-            return None  # the query by key names the brokers, too
+        return None
 
     async def _by_key(self, key: str) -> None:
         end_ms = 0
@@ -347,16 +340,14 @@ class _FactSearch:
         for name in sorted({one.queue.broker_name for one in records}):
             what = f"replication of broker {name}"
             async with self.asking(what):
-                for view in await self.admin.member_views(broker=name):
-                    if view.member.broker_id != MASTER_ID:
-                        continue
-                    if view.status is None:
-                        self.gaps[f"{what}: {view.problem}"] = None
-                    else:
-                        found[name] = view.status
-                    break
-                else:
+                views = await self.admin.member_views(broker=name)
+                master = next((one for one in views if one.is_master), None)
+                if master is None:
                     self.gaps[f"{what}: it has no master at present"] = None
+                elif master.status is None:
+                    self.gaps[f"{what}: {master.problem}"] = None
+                else:
+                    found[name] = master.status
         return found
 
     async def running_in(
@@ -377,9 +368,7 @@ class _FactSearch:
                     found[group.group, member.client_id] = state
         return found
 
-    async def letters_of(
-        self, records: Sequence[RecordFacts]
-    ) -> tuple[dict[MessageQueue, int], dict[str, RecordFacts]]:
+    async def letters_of(self) -> tuple[dict[MessageQueue, int], dict[str, RecordFacts]]:
         """Return how far dead letters are handled, and the messages that redrives sent for them."""
         letters = [one for one in self.messages if one.topic.startswith(DEAD_LETTER_PREFIX)]
         handled: dict[MessageQueue, int] = {}
