@@ -6,6 +6,7 @@ from typing import Final
 
 from ternmq_client.admin.descriptions import GroupDescription, UnreachableBroker
 from ternmq_client.admin.open_transactions import TransactionView
+from ternmq_client.admin.redrive import ORIGIN_TOPICS
 from ternmq_client.tracing.trace_records import TraceRecord
 from ternmq_model import properties as names
 from ternmq_model.delay import level_delay_ms, wheel_code
@@ -96,7 +97,7 @@ class RecordFacts:
     @property
     def origin_topic(self) -> str:
         """Topic that the producer sent the message to."""
-        for name in (names.DLQ_ORIGIN_TOPIC, names.RETRY_TOPIC):
+        for name in ORIGIN_TOPICS:
             if self.properties.get(name):
                 return self.properties[name]
         if self.topic == CHECK_MAX_TOPIC:
