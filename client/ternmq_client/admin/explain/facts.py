@@ -24,6 +24,7 @@ from ternmq_protos.v1.groups_pb2 import RunningState
 from ternmq_protos.v1.replication_pb2 import ReplicationStatusReply
 
 _WAITING: Final = (SCHEDULE_TOPIC, WHEEL_TOPIC)
+_OF_GROUPS: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +81,7 @@ class RecordFacts:
     def is_delivery(self) -> bool:
         """True for a record in a topic that any group may consume."""
         own = (*_WAITING, CHECK_MAX_TOPIC)
-        return self.topic not in own and not self.topic.startswith(
-            (RETRY_PREFIX, DEAD_LETTER_PREFIX)
-        )
+        return self.topic not in own and not self.topic.startswith(_OF_GROUPS)
 
     @property
     def is_to_group(self) -> bool:
@@ -93,6 +92,14 @@ class RecordFacts:
     def target(self) -> str:
         """Topic that a waiting copy is delivered to; the record's own topic otherwise."""
         return self.properties.get(names.REAL_TOPIC, "") if self.is_waiting else self.topic
+
+    @property
+    def group(self) -> str:
+        """Consumer group of a retry copy or dead letter; empty for any other record."""
+        for prefix in _OF_GROUPS:
+            if self.target.startswith(prefix):
+                return self.target.removeprefix(prefix)
+        return ""
 
     @property
     def origin_topic(self) -> str:

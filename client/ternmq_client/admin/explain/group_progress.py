@@ -62,12 +62,7 @@ class GroupProgress:
 def group_progress(facts: MessageFacts) -> list[GroupProgress]:
     """Return the state of each group for each record that groups may consume."""
     described = {one.group: one for one in facts.groups}
-    of_groups = {
-        one.target.removeprefix(prefix)
-        for one in facts.records
-        for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX)
-        if one.target.startswith(prefix)
-    }
+    of_groups = {one.group for one in facts.records if one.group}
     deliveries: Sequence[RecordFacts | None] = [one for one in facts.records if one.is_delivery]
     found: list[GroupProgress] = []
     for record in deliveries or (None,):

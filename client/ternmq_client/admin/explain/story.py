@@ -84,20 +84,12 @@ def delivery_of(waiting: RecordFacts, records: Iterable[RecordFacts]) -> RecordF
     for one in records:
         if (
             one.queue.broker_name == waiting.queue.broker_name
-            and one.topic in (waiting.target, DEAD_LETTER_PREFIX + _group_of(waiting))
+            and one.topic in (waiting.target, DEAD_LETTER_PREFIX + waiting.group)
             and one.begin > waiting.begin
             and one.reconsume_times >= waiting.reconsume_times
         ):
             return one
     return None
-
-
-def _group_of(record: RecordFacts) -> str:
-    """Return the group of a retry copy or dead letter; empty for any other record."""
-    for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
-        if record.target.startswith(prefix):
-            return record.target.removeprefix(prefix)
-    return ""
 
 
 def _place(record: RecordFacts) -> str:
@@ -115,7 +107,7 @@ def _stored(facts: MessageFacts) -> Iterator[StoryEvent]:
         text = f"made by a producer at {one.born_host}, by the producer's clock"
         yield StoryEvent(one.born_at_ms, text)
     for one in facts.records:
-        group, place = _group_of(one), _place(one)
+        group, place = one.group, _place(one)
         due = due_ms(one) if one.is_waiting else None
         until = "" if due is None else f", to wait until {utc_text(due / 1000)}"
         if one.topic == CHECK_MAX_TOPIC:
@@ -249,7 +241,7 @@ def _unknown(facts: MessageFacts, deliveries: Sequence[RecordFacts]) -> Iterator
     was_traced = any(isinstance(one, ConsumeBegan | ConsumeEnded) for _, one in facts.traces)
     if deliveries and not was_traced:
         yield "without a trace of them, the clients that got it, and when, are not known"
-    if any(_group_of(one) and one.reconsume_times for one in facts.records):
+    if any(one.group and one.reconsume_times for one in facts.records):
         yield "the errors of failed deliveries are in the logs of the group's clients alone"
     for one in deliveries:
         if names.CORRELATION_ID in one.properties:

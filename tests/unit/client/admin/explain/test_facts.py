@@ -51,6 +51,7 @@ def test_records_are_told_apart_by_their_topics() -> None:
     assert not retry(1, is_waiting=False, begin=0).is_delivery
     assert (letter().is_delivery, letter().origin_topic) == (False, "orders")
     assert not record(CHECK_MAX_TOPIC).is_delivery
+    assert [one.group for one in (record(), again, letter())] == ["", "G", "G"]
 
 
 def test_timed_message_has_the_time_of_its_timer() -> None:
