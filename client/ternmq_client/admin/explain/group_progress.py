@@ -213,8 +213,10 @@ def _read(
     if matching is False:
         return GroupState.FILTERED, evidence
     if state is GroupState.DONE:
-        evidence.append("the group is done with it, which proves no success: finished, given up,")
-        evidence[-1] += " not wanted by its filter then, or before the group began"
+        evidence.append(
+            "the group is done with it, which proves no success: finished, given up, not wanted by "
+            "its filter then, or before the group began"
+        )
     else:
         evidence += _in_hand(facts, group, record)
     return state, evidence
