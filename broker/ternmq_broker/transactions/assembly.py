@@ -193,8 +193,8 @@ class Transactions:
                 queue_offsets[rows].tolist(),
                 now_ms=now_ms,
                 due_at_ms=now_ms + lasts_ms,
-                is_staged=is_staged,
                 topics=itertools.compress(topics, rows.tolist()),
+                is_staged=is_staged,
             )
         for topic in TOPICS:
             if self._env.tables.topics.add_missing(topic, now_ms=self._env.clock.wall_ms()):

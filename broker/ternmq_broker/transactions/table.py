@@ -240,8 +240,8 @@ class TransactionTable:
         *,
         now_ms: int,
         due_at_ms: int,
+        topics: Iterable[str],
         is_staged: bool = False,
-        topics: Iterable[str] = itertools.repeat(""),
     ) -> None:
         """Open the transactions of half messages that were just appended.
 
@@ -250,11 +250,11 @@ class TransactionTable:
             queue_offsets: Offsets of the half messages in the half queue, ascending.
             now_ms: Monotonic.
             due_at_ms: Monotonic time of the first check, or of the roll-back of staged ones.
-            is_staged: True for staged half messages, all of them.
             topics: Real topic of each message.
+            is_staged: True for staged half messages, all of them.
         """
         opened, queue = self._open, self._queue
-        for physical, number, topic in zip(physical_offsets, queue_offsets, topics, strict=False):
+        for physical, number, topic in zip(physical_offsets, queue_offsets, topics, strict=True):
             self.open_topics[topic] += 1
             if is_staged:
                 opened[physical] = (number, now_ms, due_at_ms, topic)

@@ -1,4 +1,5 @@
 import gc
+import itertools
 import time
 
 from ternmq_broker.transactions.table import (
@@ -28,7 +29,8 @@ def table_with(count: int, *, due_at_ms: int = 6_000) -> TransactionTable:
     """Return a table with halves at log offsets 100, 200, … and queue offsets 0, 1, …."""
     table = TransactionTable()
     places = [P(100 * number) for number in range(1, count + 1)]
-    table.begin(places, [Q(number) for number in range(count)], now_ms=0, due_at_ms=due_at_ms)
+    numbers = [Q(number) for number in range(count)]
+    table.begin(places, numbers, now_ms=0, due_at_ms=due_at_ms, topics=["T"] * count)
     return table
 
 
@@ -136,7 +138,7 @@ def test_due_transactions_come_once_in_order() -> None:
 
 def test_restored_transactions_lie_before_newly_begun_ones() -> None:
     table = TransactionTable()
-    table.begin([P(900)], [Q(9)], now_ms=0, due_at_ms=6_000)
+    table.begin([P(900)], [Q(9)], now_ms=0, due_at_ms=6_000, topics=["T"])
     found = [
         OpenTransaction(P(offset), P(offset), Q(number), 0)
         for number, offset in ((4, 400), (2, 200))
@@ -158,7 +160,12 @@ def test_number_of_remembered_ends_is_bounded() -> None:
 def test_staged_transactions_come_when_expired_and_not_among_due_ones() -> None:
     table = table_with(2)
     table.begin(
-        [P(900), P(1000), P(1100)], [Q(2), Q(3), Q(4)], now_ms=0, due_at_ms=60_000, is_staged=True
+        [P(900), P(1000), P(1100)],
+        [Q(2), Q(3), Q(4)],
+        now_ms=0,
+        due_at_ms=60_000,
+        topics=["T"] * 3,
+        is_staged=True,
     )
     assert (len(table), table.staged) == (5, 3)
     end(table, 1000, at=2000, record_at=1900)
@@ -193,7 +200,8 @@ def seconds_to_end(count: int) -> float:
     table = TransactionTable()
     places = [P(number) for number in range(count)]
     numbers = [Q(number) for number in range(count)]
-    table.begin(places, numbers, now_ms=0, due_at_ms=60_000, is_staged=True)
+    topics = itertools.repeat("T", count)
+    table.begin(places, numbers, now_ms=0, due_at_ms=60_000, topics=topics, is_staged=True)
     began_s = time.process_time()
     for number in range(count):
         end(table, number, at=number + 1, record_at=number)
@@ -226,6 +234,7 @@ def test_staged_transactions_create_no_objects_for_garbage_collection() -> None:
                 [Q(20_000 + number) for number in numbers],
                 now_ms=0,
                 due_at_ms=5,
+                topics=itertools.repeat("T", len(numbers)),
                 is_staged=True,
             )
     assert (len(table), table.lowest_physical_offset()) == (20_000, 0)
@@ -235,7 +244,9 @@ def test_staged_transactions_create_no_objects_for_garbage_collection() -> None:
 
 def test_staged_transaction_is_processed_as_any_other() -> None:
     table = table_with(1)
-    table.begin([P(200), P(300)], [Q(1), Q(2)], now_ms=7, due_at_ms=60_000, is_staged=True)
+    table.begin(
+        [P(200), P(300)], [Q(1), Q(2)], now_ms=7, due_at_ms=60_000, topics="TT", is_staged=True
+    )
     assert [table.physical_offset_of(P(place)) for place in (100, 200, 300, 400)] == [
         100,
         200,
@@ -283,7 +294,9 @@ def test_first_open_place_is_found_behind_ended_ones_in_bounded_looks() -> None:
 
 def test_staged_ones_are_seen_with_their_deadline_and_others_without() -> None:
     table = table_with(1)
-    table.begin([P(500), P(600)], [Q(1), Q(2)], now_ms=50, due_at_ms=900, is_staged=True)
+    table.begin(
+        [P(500), P(600)], [Q(1), Q(2)], now_ms=50, due_at_ms=900, topics="TT", is_staged=True
+    )
     assert table.times_at(Q(0)) == (0, None)
     assert table.times_at(Q(1)) == (50, 900)
     end(table, 500, at=700)
