@@ -4,6 +4,7 @@ So a transaction ends once: no other task can read the table between append and 
 crash the log holds the state that the table had.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -62,7 +63,7 @@ class Transitions:
     ) -> None:
         self.table = table
         self.writer = writer
-        self.ends: dict[str, EndCounts] = {}
+        self.ends: dict[str, EndCounts] = defaultdict(EndCounts)
         """Ends by topic."""
         self._clock = clock
         self._op_bytes_max = op_bytes_max
@@ -114,7 +115,7 @@ class Transitions:
                     -1 if half.is_delayed else number,
                 )
                 self.table.end(entry, ended, record_at=offset)
-                ends = self._ends_of(entry)
+                ends = self.ends[entry.topic]
                 ends.committed += 1
                 ends.latencies.observe(max(0, now_ms - entry.began_at_ms))
             if self.table.unwritten_bytes >= self._op_bytes_max:
@@ -143,7 +144,7 @@ class Transitions:
                 entry.transaction, Resolution.ROLLBACK, group, message_id, end, why=why
             )
             self.table.end(entry, ended, record_at=None)
-            self._ends_of(entry).rolled_back += 1
+            self.ends[entry.topic].rolled_back += 1
         self.table.op_written(named, number, end=end)
 
     def put_back(self, changes: Sequence[TransitionRecord]) -> None:
@@ -159,7 +160,7 @@ class Transitions:
                 half.transaction, Resolution.ROLLBACK, half.group, half.message_id, end, why=why
             )
             self.table.end(change.entry, ended, record_at=offset)
-            self._ends_of(change.entry).rolled_back += 1
+            self.ends[change.entry.topic].rolled_back += 1
         if changes:
             self.write_ops()
 
@@ -172,12 +173,6 @@ class Transitions:
             offsets, numbers = appended.physical_offsets.tolist(), appended.queue_offsets.tolist()
             for change, offset, number in zip(group, offsets, numbers, strict=True):
                 yield change, offset, number, appended.end
-
-    def _ends_of(self, entry: OpenTransaction) -> EndCounts:
-        found = self.ends.get(entry.topic)
-        if found is None:
-            found = self.ends[entry.topic] = EndCounts()
-        return found
 
     def write_ops(self) -> None:
         """Store one op message for all ended transactions that have none, if there are any.
