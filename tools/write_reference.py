@@ -10,7 +10,7 @@ from ternmq_console.services.commands import SECTIONS
 from ternmq_nameserver import metrics as nameserver_metrics
 from ternmq_remoting import rpc_latency, service_metrics
 from ternmq_runtime.metrics import loop_pause, scrape
-from ternmq_runtime.metrics.families import MetricFamily, MetricKind
+from ternmq_runtime.metrics.families import MetricFamily
 from ternmq_runtime.settings.reference import settings_table
 from tools.project import ROOT
 
@@ -58,9 +58,8 @@ def metrics_page_with_tables(page: str) -> str:
 def _metrics_table(title: str, families: Iterable[MetricFamily]) -> str:
     rows = [f"\n## {title}\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n"]
     for each in families:
-        name = f"{each.name}_total" if each.kind is MetricKind.COUNTER else each.name
         labels = ", ".join(f"`{label}`" for label in each.labels)
-        rows.append(f"| `{name}` | {each.kind} | {labels} | {each.help} |\n")
+        rows.append(f"| `{each.sample_name}` | {each.kind} | {labels} | {each.help} |\n")
     return "".join(rows)
 
 

@@ -45,6 +45,11 @@ class MetricFamily:
     is_extreme: bool = False
     """True when the largest value stands for several series, and not the sum."""
 
+    @property
+    def sample_name(self) -> str:
+        """Name of its samples; those of a histogram append a part to it."""
+        return f"{self.name}_total" if self.kind is MetricKind.COUNTER else self.name
+
 
 class HistogramCounts:
     """Counts of observed values by bucket. One owner.

@@ -185,7 +185,7 @@ def metrics_text(scraped: Iterable[ScrapedFamily], *, is_openmetrics: bool) -> s
     """Return a scrape in the text format of Prometheus, or in OpenMetrics without its end."""
     lines: list[str] = []
     for family, texts, values in scraped:
-        sample = f"{family.name}_total" if family.kind is MetricKind.COUNTER else family.name
+        sample = family.sample_name
         name = family.name if is_openmetrics else sample
         lines.append(f"# HELP {name} {family.help}\n# TYPE {name} {family.kind}\n")
         if family.kind is not MetricKind.HISTOGRAM:
