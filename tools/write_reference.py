@@ -31,9 +31,7 @@ FAMILIES: Final = {
 
 def page_with_tables(page: str) -> str:
     """Return `page` with the tables below its marker as the classes have them now."""
-    text, marker, _ = page.partition(MARKER)
-    assert marker, "the page has no marker"
-    return f"{text}{marker}\n{settings_table(SECTIONS)}"
+    return _with_tables(page, MARKER, f"\n{settings_table(SECTIONS)}")
 
 
 def families_of(modules: Iterable[ModuleType]) -> list[MetricFamily]:
@@ -49,10 +47,14 @@ def families_of(modules: Iterable[ModuleType]) -> list[MetricFamily]:
 
 def metrics_page_with_tables(page: str) -> str:
     """Return `page` with the tables of metrics below its marker as the modules have them now."""
-    text, marker, _ = page.partition(METRICS_MARKER)
-    assert marker, "the page has no marker"
     tables = (_metrics_table(title, families_of(found)) for title, found in FAMILIES.items())
-    return f"{text}{marker}{''.join(tables)}"
+    return _with_tables(page, METRICS_MARKER, "".join(tables))
+
+
+def _with_tables(page: str, marker: str, tables: str) -> str:
+    text, found, _ = page.partition(marker)
+    assert found, "the page has no marker"
+    return f"{text}{marker}{tables}"
 
 
 def _metrics_table(title: str, families: Iterable[MetricFamily]) -> str:
