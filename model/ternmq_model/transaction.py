@@ -1,5 +1,6 @@
 """Outcomes of transactions: of the local work, and of its message."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -40,6 +41,25 @@ class TransactionState(Enum):
     OPEN = 1
     COMMITTED = 2
     ROLLED_BACK = 3
+
+
+_STATES: Final = frozenset(state.value for state in TransactionState)
+
+
+def check_states(states: Iterable[int], broker_name: str) -> None:
+    """Refuse the answer of a broker with a state that has no `TransactionState`. Pure.
+
+    Args:
+        states: Numbers of states.
+        broker_name: Name of the broker, for the refusal.
+
+    Raises:
+        RefusedError: SYSTEM_ERROR; names the first such state.
+    """
+    for state in states:
+        if state not in _STATES:
+            remark = f"transaction state {state} is unknown here"
+            raise refusal(ResponseCode.SYSTEM_ERROR, remark, broker_name)
 
 
 STAGED_QUIET_MS: Final = 180_000

@@ -8,10 +8,9 @@ from typing import Final
 
 from ternmq_client.admin.admin_calls import AdminCalls
 from ternmq_client.admin.descriptions import BrokerList, require_all
-from ternmq_model.errors import RequestTimedOut, TernError, Unreachable, UsageError, refusal
-from ternmq_model.response_code import ResponseCode
+from ternmq_model.errors import RequestTimedOut, TernError, Unreachable, UsageError
 from ternmq_model.route import BrokerData
-from ternmq_model.transaction import TransactionState, check_not_in_use, is_in_use
+from ternmq_model.transaction import TransactionState, check_not_in_use, check_states, is_in_use
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.converters import error_of
 from ternmq_remoting.rpc import Connection, Rep, Req, StreamRpc
@@ -273,11 +272,8 @@ def _views(
     reply: transactions.FindTransactionsReply, broker_name: str, group: str
 ) -> list[TransactionView]:
     """Return the transactions in an answer that there are."""
+    check_states(reply.states, broker_name)
     checks = reply.checks or [0] * len(reply.states)
-    known = {each.value for each in TransactionState}
-    if unknown := [each for each in reply.states if each not in known]:
-        remark = f"transaction state {unknown[0]} is unknown here"
-        raise refusal(ResponseCode.SYSTEM_ERROR, remark, broker_name)
     return [
         TransactionView(broker_name, group, TransactionState(state), count)
         for state, count in zip(reply.states, checks, strict=False)

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from ternmq_client.instance import ClientInstance
 from ternmq_client.retry_policy import RetryPolicy
 from ternmq_client.retry_timeout import RetryTimeout
-from ternmq_model.errors import ConnectionLost, RefusedError, TernError, TransportError, refusal
+from ternmq_model.errors import ConnectionLost, RefusedError, TernError, TransportError
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.transaction import Resolution, TransactionState
+from ternmq_model.transaction import Resolution, check_states
 from ternmq_producer.staging.staged_messages import StagedMessages
 from ternmq_producer.staging.staging_errors import EndFailed
 from ternmq_producer.transactions.transaction_checks import end_request
@@ -38,8 +38,6 @@ _NOT_OPEN: Final = frozenset(
     }
 )
 """Refusals of transactions that have ended otherwise, are gone or are another's."""
-
-_STATES: Final = frozenset(state.value for state in TransactionState)
 
 Rows = NDArray[np.int64]
 
@@ -117,10 +115,7 @@ class StagedCall:
                 raise Unanswered(error) if _is_passing(error) else error
             if len(reply.states) != len(rows):
                 raise ConnectionLost(f"broker {broker_name}: sent a different number of answers")
-            for state in reply.states:
-                if state not in _STATES:
-                    remark = f"transaction state {state} is unknown here"
-                    raise refusal(ResponseCode.SYSTEM_ERROR, remark, broker_name)
+            check_states(reply.states, broker_name)
             states[rows] = np.array(list(reply.states), dtype=np.uint8)
 
         return take
