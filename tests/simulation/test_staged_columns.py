@@ -3,7 +3,8 @@
 import pytest
 
 from ternmq_client.config import ClientConfig
-from ternmq_client.tracing.trace_records import MessageKind, MessageSent, decode
+from ternmq_client.message_kind import MessageKind
+from ternmq_client.tracing.trace_records import MessageSent, decode
 from ternmq_model.errors import UsageError
 from ternmq_model.message import Message
 from ternmq_model.names import TRACE_TOPIC

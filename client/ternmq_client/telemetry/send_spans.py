@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, overload
 
+from ternmq_client.message_kind import MessageKind, kind_of
 from ternmq_client.telemetry.client_telemetry import ClientTelemetry, error_type
 from ternmq_client.telemetry.harmless import harmless
 from ternmq_client.telemetry.operation_key import (
@@ -17,9 +18,8 @@ from ternmq_client.telemetry.operation_key import (
 )
 from ternmq_client.telemetry.telemetry import TRACE_PARENT, TRACE_STATE
 from ternmq_model.errors import TernError
-from ternmq_model.message import Message, SendManyFailed, SendResult, SystemMessage
+from ternmq_model.message import Message, SendManyFailed, SendResult
 from ternmq_model.message_id import host_text
-from ternmq_model.properties import TRANSACTION_PREPARED
 from ternmq_model.record.format import PROPERTIES_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -47,6 +47,14 @@ _CREATIONS_MAX: Final = 16
 
 _HALVES_MAX: Final = 4096
 """Most half messages whose contexts wait for the end of the transaction."""
+
+_TYPES: Final = {
+    MessageKind.NORMAL: "normal",
+    MessageKind.TRANSACTION_HALF: "transaction",
+    MessageKind.DELAY: "delay",
+    MessageKind.ORDER: "fifo",
+}
+"""Types of sent messages. Source: OpenTelemetry's semantic conventions."""
 
 
 class SendSpans:
@@ -128,7 +136,7 @@ class SendSpans:
                     "messaging.destination.partition.id": str(outcome.queue.queue_id),
                 }
             )
-            if is_half(message):
+            if kind_of(message) is MessageKind.TRANSACTION_HALF:
                 if len(self._halves) >= _HALVES_MAX:  # the oldest: its sender was cancelled
                     del self._halves[next(iter(self._halves))]
                 self._halves[outcome.message_id] = self._telemetry.carrier(span)
@@ -280,23 +288,11 @@ class TracedMessages(Sequence[Message]):
         return part
 
 
-def is_half(message: Message) -> bool:
-    """Return whether `message` is the half message of a transaction."""
-    return isinstance(message, SystemMessage) and TRANSACTION_PREPARED in message.system_properties
-
-
 def attributes_of_message(message: Message) -> Attributes:
     """Return the attributes of a message that is sent, beside those of its operation. Pure."""
-    kind = "normal"
-    if is_half(message):
-        kind = "transaction"
-    elif message.delay_level or message.deliver_at_ms or message.deliver_after_ms:
-        kind = "delay"
-    elif message.sharding_key:
-        kind = "fifo"
     attributes: Attributes = {
         "messaging.message.body.size": len(message.body),
-        "messaging.rocketmq.message.type": kind,
+        "messaging.rocketmq.message.type": _TYPES[kind_of(message)],
     }
     if message.tags:
         attributes["messaging.rocketmq.message.tag"] = message.tags

@@ -8,17 +8,17 @@ from random import Random
 from typing import Any, Final
 
 from ternmq_client.interceptors import ConsumeEvent, ConsumeOutcome, SendEvent
+from ternmq_client.message_kind import MessageKind, kind_of
 from ternmq_client.tracing.trace_dispatcher import Traces
 from ternmq_client.tracing.trace_records import (
     ConsumeBegan,
     ConsumeEnded,
-    MessageKind,
     MessageSent,
     TraceRecord,
     TransactionEnded,
 )
 from ternmq_model import properties as names
-from ternmq_model.message import Message, SendResult, SendStatus, SystemMessage
+from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_model.message_id import host_text
 from ternmq_model.properties import KEY_SEPARATOR
 from ternmq_model.stored_message import StoredMessage
@@ -185,18 +185,6 @@ class ConsumeTraces:
 
 
 _SWITCHED_OFF: Final = "false"
-
-
-def kind_of(message: Message) -> MessageKind:
-    """Return the kind of a sent message. Pure."""
-    if (
-        isinstance(message, SystemMessage)
-        and names.TRANSACTION_PREPARED in message.system_properties
-    ):
-        return MessageKind.TRANSACTION_HALF
-    if message.delay_level or message.deliver_at_ms or message.deliver_after_ms:
-        return MessageKind.DELAY
-    return MessageKind.ORDER if message.sharding_key else MessageKind.NORMAL
 
 
 def _is_wanted(message: Message) -> bool:

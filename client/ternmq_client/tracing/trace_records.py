@@ -13,32 +13,15 @@ Times are Unix milliseconds, costs milliseconds, `ok` is true or false; a missin
 Source: RocketMQ `TraceDataEncoder`, `TraceConstants`.
 """
 
-import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import Final
 
+from ternmq_client.message_kind import MessageKind
+
 FIELD_END: Final = "\x01"
 RECORD_END: Final = "\x02"
 NOTHING: Final = "null"
-
-
-class MessageKind(enum.IntEnum):
-    """Kind of a sent message. RocketMQ's order.
-
-    Attributes:
-        NORMAL: Delivered at once.
-        TRANSACTION_HALF: Half message of a transaction.
-        TRANSACTION_COMMIT: End of a transaction.
-        DELAY: Delayed message.
-        ORDER: Message with a sharding key, or for a queue that its sender chose.
-    """
-
-    NORMAL = 0
-    TRANSACTION_HALF = 1
-    TRANSACTION_COMMIT = 2
-    DELAY = 3
-    ORDER = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

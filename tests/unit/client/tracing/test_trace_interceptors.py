@@ -1,21 +1,19 @@
 from dataclasses import replace
 from random import Random
-from typing import Any
 
 import pytest
 
 from ternmq_client.interceptors import ConsumeEvent, ConsumeOutcome, SendEvent
 from ternmq_client.tracing.trace_dispatcher import Traces
-from ternmq_client.tracing.trace_interceptors import ConsumeTraces, SendTraces, kind_of
+from ternmq_client.tracing.trace_interceptors import ConsumeTraces, SendTraces
 from ternmq_client.tracing.trace_records import (
     ConsumeBegan,
     ConsumeEnded,
-    MessageKind,
     MessageSent,
     TransactionEnded,
 )
 from ternmq_model.errors import Unreachable
-from ternmq_model.message import Message, SendResult, SendStatus, SystemMessage
+from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_model.message_batch import decode_records
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -64,20 +62,6 @@ def test_unsent_messages_and_traces_are_not_traced() -> None:
     [[sent]] = offered.traces
     assert isinstance(sent, MessageSent)
     assert not sent.is_success
-
-
-@pytest.mark.parametrize(
-    ("changes", "kind"),
-    [
-        ({}, MessageKind.NORMAL),
-        ({"delay_level": 3}, MessageKind.DELAY),
-        ({"deliver_at_ms": 3}, MessageKind.DELAY),
-        ({"deliver_after_ms": 3}, MessageKind.DELAY),
-        ({"sharding_key": "a"}, MessageKind.ORDER),
-    ],
-)
-def test_kind_of_message_is_traced(changes: dict[str, Any], kind: MessageKind) -> None:
-    assert kind_of(replace(MESSAGE, **changes)) is kind
 
 
 def messages(*properties: dict[str, str]) -> list[StoredMessage]:
@@ -146,5 +130,3 @@ def test_end_of_a_transaction_is_traced() -> None:
     [[ended]] = offered.traces
     assert isinstance(ended, TransactionEnded)
     assert (ended.state, ended.at_ms, ended.message_id) == ("COMMIT_MESSAGE", 9, "M")
-    half = SystemMessage("T", b"x", system_properties={"TRAN_MSG": "true"})
-    assert kind_of(half) is MessageKind.TRANSACTION_HALF

@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ternmq_client.message_kind import MessageKind
 from ternmq_client.tracing.trace_records import (
     ConsumeBegan,
     ConsumeEnded,
-    MessageKind,
     MessageSent,
     TraceRecord,
     TransactionEnded,

@@ -1,7 +1,7 @@
+from ternmq_client.message_kind import MessageKind
 from ternmq_client.tracing.trace_records import (
     ConsumeBegan,
     ConsumeEnded,
-    MessageKind,
     MessageSent,
     TraceRecord,
 )

@@ -5,10 +5,10 @@ import pytest
 
 from ternmq_client.admin.explain.story import MessageStory, delivery_of, story_of
 from ternmq_client.admin.open_transactions import TransactionView
+from ternmq_client.message_kind import MessageKind
 from ternmq_client.tracing.trace_records import (
     ConsumeBegan,
     ConsumeEnded,
-    MessageKind,
     MessageSent,
     TraceRecord,
     TransactionEnded,
