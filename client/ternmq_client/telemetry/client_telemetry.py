@@ -238,23 +238,6 @@ class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
         """
         name = "" if error is None else error_type(error)
         self.answered("settle", began_s, address, topic=topic, group=group, error=name)
-        self.settle_span(
-            address, links, topic=topic, group=group, count=count, error=error, outcome=outcome
-        )
-
-    @harmless
-    def settle_span(
-        self,
-        address: str,
-        links: Sequence["Link"],
-        *,
-        topic: str = "",
-        group: str = "",
-        count: int = 0,
-        error: TernError | None = None,
-        outcome: str = "",
-    ) -> None:
-        """Record the span of `settled` alone."""
         if not links:
             return
         attributes: Attributes = {}
@@ -266,7 +249,7 @@ class ClientTelemetry(AbstractContextManager["ClientTelemetry"]):
             OperationKey("settle", address, topic, group), "CLIENT", attributes, links
         )
         if error is not None:
-            self.telemetry.fail(span, error_type(error), str(error))
+            self.telemetry.fail(span, name, str(error))
         span.end()
 
 
