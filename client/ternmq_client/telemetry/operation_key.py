@@ -1,6 +1,6 @@
 """Keys of operations, and their attributes by OpenTelemetry's semantic conventions. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -50,6 +50,12 @@ def server_attributes(address: str) -> Mapping[str, AttributeValue]:
     if not host or not port.isdecimal():
         return {}
     return {"server.address": host.strip("[]"), "server.port": int(port)}
+
+
+def topic_of_all(topics: Iterable[str]) -> str:
+    """Return the topic of an operation on messages of `topics`; empty = several, or none."""
+    distinct = set(topics)
+    return distinct.pop() if len(distinct) == 1 else ""
 
 
 def span_name(key: OperationKey) -> str:

@@ -15,6 +15,7 @@ from ternmq_client.telemetry.operation_key import (
     AttributeValue,
     OperationKey,
     server_attributes,
+    topic_of_all,
 )
 from ternmq_client.telemetry.telemetry import TRACE_PARENT, TRACE_STATE
 from ternmq_model.errors import TernError
@@ -179,8 +180,7 @@ class SendSpans:
             picked: Messages to trace.
             count: Number of messages of the call, traced or not.
         """
-        topics = {message.topic for message in picked}
-        key = OperationKey("send", topic=topics.pop() if len(topics) == 1 else "")
+        key = OperationKey("send", topic=topic_of_all(message.topic for message in picked))
         attributes: Attributes = {"messaging.batch.message_count": count}
         if len(picked) <= _CREATIONS_MAX:
             call = self._start(key, "CLIENT", attributes)

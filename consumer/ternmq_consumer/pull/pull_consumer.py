@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ternmq_client.config import ClientConfig, checked_config, resolve_client
 from ternmq_client.instance import ClientInstance
 from ternmq_client.reply_message import ReplyingClient
+from ternmq_client.telemetry.operation_key import topic_of_all
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.offsets.consume_from_where import StartOffsets, consume_from_policy
 from ternmq_consumer.offsets.remote_offset_store import RemoteOffsetStore, resets_of
@@ -327,8 +328,7 @@ class PullConsumer(PollingPullConsumer, ReplyingClient, Lifecycle):
 
     def _count(self, messages: int) -> None:
         if (telemetry := self._client.telemetry) is not None:
-            topics = {queue.topic for queue in self._queues.names}
-            topic = topics.pop() if len(topics) == 1 else ""
+            topic = topic_of_all(queue.topic for queue in self._queues.names)
             telemetry.consumed({topic: messages}, self._group)
 
     async def commit(self) -> bool:

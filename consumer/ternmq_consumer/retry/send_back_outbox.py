@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from ternmq_client.telemetry.client_telemetry import ClientTelemetry
+from ternmq_client.telemetry.operation_key import topic_of_all
 from ternmq_consumer.broker_connections import BrokerConnections
 from ternmq_consumer.consume_status import DEAD_LETTER
 from ternmq_model.errors import ClosedError, TernError
@@ -257,12 +258,11 @@ class SendBackOutbox:
         """Record the request, and the span of its sampled messages."""
         if self._telemetry is None:
             return
-        topics = {message.topic for message in sent}
         self._telemetry.settled(
             began_s,
             address,
             self._telemetry.sent_back(sent) or (),
-            topic=topics.pop() if len(topics) == 1 else "",
+            topic=topic_of_all(message.topic for message in sent),
             group=self._group,
             count=len(sent),
             error=error,

@@ -13,7 +13,7 @@ from ternmq_client.instance import ClientInstance
 from ternmq_client.retry_policy import RetryPolicy
 from ternmq_client.telemetry.client_telemetry import ClientTelemetry, error_type
 from ternmq_client.telemetry.harmless import harmless
-from ternmq_client.telemetry.operation_key import Attributes, OperationKey
+from ternmq_client.telemetry.operation_key import Attributes, OperationKey, topic_of_all
 from ternmq_model.errors import ClosedError, ConnectionLost, RequestTimedOut, TernError
 from ternmq_model.message import NO_PROPERTIES
 from ternmq_producer.transactions.transaction_stream import LATER, ROWS_MAX, TransactionStream
@@ -159,8 +159,7 @@ class EndLink:
             began_s = 0.0 if telemetry is None else telemetry.now_s()
             reply = await stream.exchange(request)
             if telemetry is not None:
-                topics = {end.request.topic for end in batch}
-                topic = topics.pop() if len(topics) == 1 else ""
+                topic = topic_of_all(end.request.topic for end in batch)
                 telemetry.answered("settle", began_s, stream.address, topic=topic)
             if len(reply.outcomes) != len(batch):
                 raise ConnectionLost(

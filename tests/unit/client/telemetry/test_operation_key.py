@@ -1,6 +1,11 @@
 """Attributes of operations by OpenTelemetry's conventions."""
 
-from ternmq_client.telemetry.operation_key import OperationKey, attributes_of, span_name
+from ternmq_client.telemetry.operation_key import (
+    OperationKey,
+    attributes_of,
+    span_name,
+    topic_of_all,
+)
 
 
 def test_attributes_have_every_known_part_of_the_key() -> None:
@@ -28,3 +33,9 @@ def test_address_of_ipv6_has_no_brackets() -> None:
 def test_span_is_named_by_its_operation_and_destination() -> None:
     assert span_name(OperationKey("send", topic="orders")) == "send orders"
     assert span_name(OperationKey("settle")) == "settle"
+
+
+def test_messages_of_several_topics_have_no_topic_in_common() -> None:
+    assert topic_of_all(["orders", "orders"]) == "orders"
+    assert topic_of_all(["orders", "bills"]) == ""
+    assert topic_of_all([]) == ""
