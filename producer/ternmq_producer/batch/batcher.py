@@ -49,7 +49,7 @@ class ProducerBatch:
     """Time of the write, monotonic."""
 
     written_at_s: float = 0.0
-    """Time of the write for metrics, as the loop counts it."""
+    """Time of the write for metrics, by their clock; 0 without metrics."""
 
     def __len__(self) -> int:
         return len(self.singles) + sum(map(len, self.parts))

@@ -21,6 +21,11 @@ class SendMetrics:
         self._keys: dict[tuple[bytes, bytes], OperationKey] = {}
 
     @harmless
+    def written(self, batch: ProducerBatch) -> None:
+        """Record the begin of the wait for the answer to `batch`."""
+        batch.written_at_s = self._telemetry.now_s()
+
+    @harmless
     def answered(
         self, batch: ProducerBatch, failures: Sequence[SendFailure], store_host: bytes
     ) -> None:

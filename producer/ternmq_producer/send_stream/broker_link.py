@@ -314,7 +314,8 @@ class BrokerLink:
                 batch = batcher.next_batch(now_ms)
                 if batch is None:
                     continue
-                batch.written_at_s = asyncio.get_running_loop().time()
+                if self._owner.metrics is not None:
+                    self._owner.metrics.written(batch)
                 for pending, error in layout.take_illegal(batch):
                     self._give_up(pending, error)
                 if len(batch):
