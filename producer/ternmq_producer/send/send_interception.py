@@ -87,8 +87,7 @@ class SendInterception:
             count: Number of messages.
             message_at: Function that returns the message of a row.
         """
-        picked = () if self._spans is None else self._spans.picks(count)
-        if self._spans is None or not picked:
+        if self._spans is None or not (picked := self._spans.picks(count)):
             return None
         return self._spans.begin_many({row: message_at(row) for row in picked}, count)
 
@@ -185,6 +184,8 @@ class SendInterception:
         """Send a batch by `send_batch`; the refusal of one message refuses all."""
         if self._spans is not None:
             send_batch = partial(self._spans.send_many, send=send_batch)
+        if not self.has_interceptors:
+            return await send_batch(messages)
         sent: list[Message] = []
         afters: list[OnAnswer] = []
         try:
