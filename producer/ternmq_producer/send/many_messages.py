@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
 import numpy as np
@@ -73,8 +73,9 @@ async def send_columns(
         for after in afters.values():
             after(None)
         raise
+    sent = SendResults(answers)
     for row, after in afters.items():
-        after(answers.errors.get(row) or SendResults(answers)[row])
+        after(answers.errors.get(row) or sent[row])
     results = ColumnResults.of(answers)
     if results.errors:
         raise SendColumnsFailed(results)
@@ -146,12 +147,13 @@ def _traced(
     part: EncodedColumns, interception: SendInterception, afters: dict[int, OnAnswer]
 ) -> EncodedColumns:
     """Return `part` with the contexts of its sampled messages. See `_begin_spans`."""
-    traced = _begin_spans(part.positions, part.message, interception, afters)
+    message_at = cache(part.message)
+    traced = _begin_spans(part.positions, message_at, interception, afters)
     if not traced:
         return part
     properties = part.properties.copies()
     for row, message in traced.items():
-        before = part.message(row).properties
+        before = message_at(row).properties
         added = {name: value for name, value in message.properties.items() if name not in before}
         properties[row] = encode_properties(added) + properties[row]
     return replace(part, properties=ByteColumn.listed(properties))
