@@ -156,7 +156,7 @@ def carriers_of(rows: Any) -> list[Mapping[str, str]]:
     properties = rows.column(_TRACE_COLUMN)
     if TRACE_PARENT not in {str(name) for name in properties.keys.dictionary_encode().dictionary}:
         return []
-    return [dict(row) for row in properties.to_pylist() if TRACE_PARENT in dict(row)]
+    return [pairs for row in properties.to_pylist() if TRACE_PARENT in (pairs := dict(row))]
 
 
 _BEGINNERS: Final[Mapping[ListenerKind, Callable[[Any, ClientTelemetry, str], ProcessSpan]]] = {
