@@ -14,7 +14,6 @@ with each round. The sides beside plain:
 
 import argparse
 import asyncio
-import contextlib
 import os
 import secrets
 import statistics
@@ -23,7 +22,7 @@ import threading
 import urllib.request
 from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -108,7 +107,7 @@ async def put_users(nameserver: str, table: AccessTable) -> None:
     await asyncio.sleep(1)  # until the broker has them
 
 
-@contextlib.contextmanager
+@contextmanager
 def scraped() -> Generator[None]:
     """Read the metrics port each 5 s while the block runs, as Prometheus does."""
     over = threading.Event()
