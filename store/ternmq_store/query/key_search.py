@@ -17,7 +17,7 @@ from ternmq_model.arrays import Ints
 from ternmq_model.index_keys import key_hash
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset, logic_offset
 from ternmq_model.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY, decode_properties
-from ternmq_model.record.format import HEADER_BYTES_MAX, Record, find_header
+from ternmq_model.record.format import HEADER_BYTES_MAX, Record
 from ternmq_store.index.index_lookup import IndexLookup
 from ternmq_store.opened_files import OpenedFiles
 from ternmq_store.query.multi_get import MultiGet
@@ -28,6 +28,7 @@ from ternmq_store.query.time_search import (
     StoreTimeLookup,
     StoreTimeQuery,
     TimeSearch,
+    stored_at_ms,
 )
 from ternmq_store.query.unique_key_search import UNIQUE_KEYS_MAX, UniqueKeySearch
 from ternmq_store.queues.offset_search import first_from
@@ -293,10 +294,8 @@ class KeySearches:
             place = read_unit(memoryview(units.file.read(at - units.base, UNIT_BYTES)), 0).offset
             if log.start <= place < min(self._reads.in_memory_to(place), self._dispatcher.offset):
                 file = log.files.at(place)
-                header = find_header(file.file.read(place - file.base, HEADER_BYTES_MAX))
-                found = header and (header.queue_id, header.queue_offset, header.physical_offset)
-                if header is not None and found == (queue_id, offset, place):
-                    return header.stored_at_ms
+                head = file.file.read(place - file.base, HEADER_BYTES_MAX)
+                return stored_at_ms(head, queue_id=queue_id, offset=offset, place=place) or 0
         return 0
 
     def times_at(self, wanted: Sequence[tuple[str, int, Sequence[QueueOffset]]]) -> StoreTimeLookup:

@@ -133,6 +133,22 @@ class StoreTimeLookup:
             return [times.of(offset) or 0 for offset in offsets]
 
 
+def stored_at_ms(head: bytes, *, queue_id: int, offset: int, place: int) -> int | None:
+    """Return the store time in the first bytes of a record; None = it is not that of the message.
+
+    Args:
+        head: Bytes at the message's place, `HEADER_BYTES_MAX` if there are so many.
+        queue_id: Id of the message's queue.
+        offset: Offset of the message in the queue.
+        place: Log offset by the message's unit, which may be damaged.
+    """
+    header = find_header(head)
+    if header is None:
+        return None
+    found = (header.queue_id, header.queue_offset, header.physical_offset)
+    return header.stored_at_ms if found == (queue_id, offset, place) else None
+
+
 class _Times:
     """Reader of store times in the files of one queue and of the log."""
 
@@ -156,12 +172,7 @@ class _Times:
         head = self._records.bytes_at(place, HEADER_BYTES_MAX)
         if not head:
             return 0
-        header = find_header(head)
-        is_right = header is not None and (
-            (header.queue_id, header.queue_offset, header.physical_offset)
-            == (self._queue_id, offset, place)
-        )
-        return header.stored_at_ms if header is not None and is_right else None
+        return stored_at_ms(head, queue_id=self._queue_id, offset=offset, place=place)
 
     def is_damaged(self, offset: int) -> bool:
         """Return whether the unit is damaged: it is not empty, and no record fits it."""
