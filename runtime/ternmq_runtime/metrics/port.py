@@ -36,6 +36,7 @@ _REQUESTS_MAX: Final = 8
 """Requests that are answered at a time; further connections are closed."""
 
 _SOCKET_TIMEOUT_S: Final = 10.0
+_STOPS_WITHIN_S: Final = 0.05
 _LIVE_WITHIN_S: Final = 5.0
 _SCRAPE_WITHIN_S: Final = 30.0
 
@@ -249,7 +250,9 @@ async def metrics_port(
         except OSError as error:
             reason = f"{listen}: {error.strerror or error}"
             raise CannotListen(f"metrics.port: cannot listen on {reason}") from error
-        serving = threading.Thread(target=server.serve_forever, name="metrics-port", daemon=True)
+        serving = threading.Thread(
+            target=server.serve_forever, args=(_STOPS_WITHIN_S,), name="metrics-port", daemon=True
+        )
         serving.start()
         try:
             yield Address(config.listen, server.server_port)
